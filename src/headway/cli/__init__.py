@@ -1,0 +1,1 @@
+"""The command line: settings in, tables and JSON out."""

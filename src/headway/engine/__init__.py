@@ -1,0 +1,1 @@
+"""The moving parts: model and store and time."""

@@ -1,0 +1,1 @@
+"""The history checker: reads the database alone and says which promise was broken."""
