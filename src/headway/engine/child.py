@@ -1,0 +1,497 @@
+"""The program of a warm child process: it runs one plain function after the other for the worker that started it.
+
+Two sockets lead to the parent. The main thread reads the first (work, answers); the second is watched by a thread of
+its own, for stop requests and for the end of the parent, which is also the end of this process and all below it.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import inspect
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from types import FrameType, ModuleType
+from typing import Any, NoReturn
+
+from headway import errors
+from headway.clock import SystemClock
+from headway.engine import processes
+from headway.engine.calling import outcome_of, outcome_to_dict, wants_context
+from headway.engine.context import Context, Stop, Work
+from headway.model.outcome import Failed, FailureKind, Outcome, Stopped
+
+MESSAGE_LIMIT = 1024 * 1024
+MAIN_MODULE = "__headway_main__"
+
+_GATHER = 0.1  # progress and spending wait this long for more of their kind
+_NAG = 0.1
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_REFUSALS: dict[str, type[errors.HeadwayError]] = {
+    kind.code: kind for kind in (errors.LeaseLost, errors.Unreachable, errors.CommitUnknown, errors.Refused)
+}
+
+Message = dict[str, Any]
+
+
+class Garbled(Exception):
+    """What came through a channel is not a message."""
+
+
+class Channel:
+    """JSON messages over a socket, one a line. Any thread may send, one at a time may receive."""
+
+    def __init__(self, sock: socket.socket, *, limit: int | None = None) -> None:
+        self._sock = sock
+        self._limit = limit
+        self._rest = b""
+        self._sending = threading.Lock()
+
+    def fileno(self) -> int:
+        return self._sock.fileno()
+
+    def send(self, message: Message) -> None:
+        data = _encode(message).encode() + b"\n"
+        with self._sending:
+            self._sock.sendall(data)
+
+    def receive(self) -> list[Message] | None:
+        """Waits for more, and answers the messages it completes; None at the end."""
+        try:
+            data = self._sock.recv(65536)
+        except ConnectionResetError:
+            return None
+        if not data:
+            return None
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if self._limit is not None and len(self._rest) > self._limit:
+            raise Garbled(f"a message is longer than {self._limit} bytes")
+        return [_decode(line) for line in lines]
+
+    def dont_wait(self) -> None:
+        """From now on `receive` raises BlockingIOError instead of waiting."""
+        self._sock.setblocking(False)
+
+    def close(self) -> None:
+        self._sock.close()
+
+
+def _decode(line: bytes) -> Message:
+    try:
+        message = json.loads(line)
+    except ValueError as error:
+        raise Garbled(f"a message is not JSON: {error}") from error
+    if not isinstance(message, dict):
+        raise Garbled("a message is not an object")
+    return message
+
+
+class Gate(Stop):
+    """Lets a stop request into the user's code as an exception, once, and never into the middle of ours."""
+
+    __slots__ = ("_delivered", "_inside", "_main", "armed")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.armed = False
+        self._delivered = False
+        self._inside = 0
+        self._main = threading.get_ident()
+
+    @property
+    def wanted(self) -> bool:
+        return self.asked and self.armed and not self._delivered
+
+    def deliver(self) -> None:
+        """In the main thread: raise if there is a request that has not been raised yet."""
+        if self.wanted and not self._inside:
+            self._delivered = True
+            raise errors.Stopped("the job was asked to stop")
+
+    def __enter__(self) -> None:
+        """Our own code begins: half a message sent or an answer left unread would garble all that follow."""
+        if threading.get_ident() == self._main:
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        if threading.get_ident() == self._main:
+            self._inside -= 1
+            self.deliver()
+
+
+class ParentSink:
+    """The sink of one job: every report becomes a message to the parent."""
+
+    def __init__(self, channel: Channel, gate: Gate) -> None:
+        self._channel = channel
+        self._gate = gate
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._asking = threading.Lock()
+        self._progress: Message | None = None
+        self._spent: dict[str, float] = {}
+        self._flushed = 0.0
+        self._timer: threading.Timer | None = None
+        self._open = True
+
+    def progress(self, done: float, total: float | None, label: str) -> None:
+        with self._gate:
+            self._check_open()
+            with self._lock:
+                self._progress = {"kind": "progress", "done": done, "total": total, "label": label}
+                self._flush_soon()
+
+    def spend(self, amounts: dict[str, float]) -> None:
+        with self._gate:
+            self._check_open()
+            with self._lock:
+                for meter, amount in amounts.items():
+                    self._spent[meter] = self._spent.get(meter, 0) + amount
+                self._flush_soon()
+
+    def log(self, level: str, message: str, at: int) -> None:
+        with self._gate:
+            if os.getpid() != self._pid:
+                print(message, file=sys.stderr)
+            elif self._open:
+                self._channel.send({"kind": "log", "level": level, "message": message, "at": at})
+
+    def checkpoint(self, text: str) -> None:
+        self._ask({"kind": "checkpoint", "text": text})
+
+    def attach(self, path: str, name: str) -> None:
+        self._ask({"kind": "attach", "path": path, "name": name})
+
+    def close(self) -> None:
+        """Waits for a question under way in another thread; later ones are refused. The rest is sent."""
+        with self._asking:
+            self._open = False
+        self.flush()
+
+    def flush(self) -> None:
+        with self._lock:
+            self._flush()
+
+    def _flush_soon(self) -> None:
+        if self._timer is not None:
+            return
+        if time.monotonic() - self._flushed >= _GATHER:
+            self._flush()
+            return
+        self._timer = threading.Timer(_GATHER, self.flush)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _flush(self) -> None:
+        self._flushed = time.monotonic()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._progress is not None:
+            self._channel.send(self._progress)
+            self._progress = None
+        if self._spent:
+            self._channel.send({"kind": "spend", "amounts": self._spent})
+            self._spent = {}
+
+    def _ask(self, message: Message) -> None:
+        with self._gate:
+            self._check_open()
+            with self._asking:
+                self._check_open()
+                self._channel.send(message)
+                _check_answer(self._answer())
+
+    def _answer(self) -> Message | None:
+        while not (messages := self._channel.receive()):
+            if messages is None:
+                return None
+        return messages[0]
+
+    def _check_open(self) -> None:
+        if os.getpid() != self._pid:
+            raise errors.Refused("the context belongs to the process of the task, not to one it forked")
+        if not self._open:
+            raise errors.Refused("the job of this context has ended")
+
+
+def _check_answer(message: Message | None) -> None:
+    match message:
+        case {"kind": "stored"}:
+            return
+        case {"kind": "refused", "code": code, "message": text, "field": field}:
+            raise _REFUSALS.get(code, errors.BadInput)(text, code=code, field=field)
+    raise errors.LeaseLost("the worker is gone")
+
+
+class Program:
+    """The child's life: one job after the other, until the parent ends it or is gone."""
+
+    def __init__(self, work: socket.socket, control: socket.socket) -> None:
+        self._channel = Channel(work)
+        self._control = Channel(control)
+        self._tag = os.environ[processes.TAG]
+        self._pid = os.getpid()
+        self._home = os.getcwd()
+        self._main = threading.get_ident()
+        self._gate = Gate()
+        self._serial = 0
+        self._stop_serial = 0
+        self._found: dict[tuple[str | None, str], Callable[..., object]] = {}
+
+    def live(self) -> None:
+        self._prepare()
+        self._channel.send({"kind": "ready"})
+        for message in self._messages():
+            match message:
+                case {"kind": "begin", "sys_path": sys_path}:
+                    sys.path[:] = sys_path
+                case {"kind": "run", "serial": serial, "work": work}:
+                    self._run(serial, Work(**work))
+                case {"kind": "exit"}:
+                    return
+
+    def _prepare(self) -> None:
+        faulthandler.enable()
+        processes.become_subreaper()
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the thread that started us may have blocked some
+        signal.signal(signal.SIGINT, _ignore)  # a function: SIG_IGN would be inherited by every command
+        os.register_at_fork(after_in_child=self._let_go)
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
+        threading.Thread(target=self._watch, name="headway-watch", daemon=True).start()
+
+    def _messages(self) -> Iterator[Message]:
+        waiting: deque[Message] = deque()
+        while True:
+            while waiting:
+                yield waiting.popleft()
+            messages = self._channel.receive()
+            if messages is None:
+                return
+            waiting.extend(messages)
+
+    # --- one job ---
+
+    def _run(self, serial: int, work: Work) -> None:
+        threads = set(threading.enumerate())
+        gate = Gate()
+        self._gate, self._serial = gate, serial
+        gate.asked = self._stop_serial >= serial
+        sink = ParentSink(self._channel, gate)
+        outcome = self._perform(work, Context(work, sink, gate), gate)
+        if os.getpid() != self._pid:
+            os._exit(0)  # the task forked and its copy came back here as well: only the original may report
+        sink.close()
+        clean = self._clear(threads)
+        reusable = clean and not gate.asked
+        self._channel.send({"kind": "end", "outcome": outcome_to_dict(outcome), "reusable": reusable})
+
+    def _perform(self, work: Work, context: Context, gate: Gate) -> Outcome:
+        signal.signal(signal.SIGTERM, self._on_signal)  # each time: the job before may have set its own
+        loaded: list[object] = []
+        outcome: Outcome = Stopped()
+        try:
+            gate.armed = True
+            gate.deliver()
+            outcome = outcome_of(partial(self._call, work, context, loaded))
+            gate.armed = False
+        except errors.Stopped:  # came between the lines above
+            gate.armed = False
+        if not loaded and not isinstance(outcome, Stopped):
+            return _not_loaded(work, outcome)
+        if isinstance(outcome, Stopped) and not gate.asked:
+            return Failed(FailureKind.EXCEPTION, "the task stopped itself although nobody had asked it to stop")
+        return outcome
+
+    def _call(self, work: Work, context: Context, loaded: list[object]) -> object:
+        function = self._find(work)
+        loaded.append(function)
+        if wants_context(function):
+            return function(context, **work.params)
+        return function(**work.params)
+
+    def _find(self, work: Work) -> Callable[..., object]:
+        key = (work.module, work.task)
+        if key not in self._found:
+            self._found[key] = load_task(work.module or "headway.tasks.command", work.task)
+        return self._found[key]
+
+    def _clear(self, threads: set[threading.Thread]) -> bool:
+        """Remove what the job left behind. False if this process cannot be used again."""
+        _flush_output()
+        with suppress(OSError):
+            os.chdir(self._home)
+        gone = self._end_left_over()
+        running = [thread for thread in threading.enumerate() if not thread.daemon and thread not in threads]
+        if running:
+            self._warn(f"the task left {_count(len(running), 'thread')} running: its process is ended")
+        return gone and not running
+
+    def _end_left_over(self) -> bool:
+        # All orphans come to us, so without a child there is no descendant: one cheap call for most jobs.
+        if not _reap():
+            return True
+        left = len(processes.members(self._tag)) - 1
+        processes.end_tree(self._tag, grace=0)
+        gone = not _reap()
+        if left > 0:
+            self._warn(f"the task left {_count(left, 'process', 'processes')} running: killed")
+        return gone
+
+    def _warn(self, text: str) -> None:
+        self._channel.send({"kind": "log", "level": "WARNING", "message": text, "at": SystemClock().now()})
+
+    # --- stopping ---
+
+    def _on_signal(self, _signal: int, _frame: FrameType | None) -> None:
+        # Signals from elsewhere (a service manager's to all processes) are not ours to follow: the worker decides.
+        self._gate.deliver()
+
+    def _watch(self) -> None:
+        poller = select.poll()
+        poller.register(self._control, select.POLLIN)
+        parent = processes.open_pidfd(os.getppid())
+        if parent is not None:  # a process forked from the parent may hold the socket open when it dies
+            poller.register(parent, select.POLLIN)
+        while True:
+            for fd, _ in poller.poll(_NAG * 1000 if self._gate.wanted else None):
+                messages = None if fd == parent else self._control.receive()
+                if messages is None:
+                    self._die()
+                for message in messages:
+                    self._stop(message["serial"])
+            # Again and again: a signal just before a system call begins does not interrupt it.
+            if self._gate.wanted:
+                signal.pthread_kill(self._main, signal.SIGTERM)
+
+    def _stop(self, serial: int) -> None:
+        self._stop_serial = serial
+        if self._serial == serial:
+            self._gate.asked = True
+
+    def _die(self) -> NoReturn:
+        """The parent is gone: end all below us, then ourselves."""
+        processes.end_tree(self._tag, grace=0)
+        if os.getpgrp() == self._pid:
+            # The group in one blow: user code still runs in the main thread and may have forked since.
+            os.killpg(self._pid, signal.SIGKILL)
+        os._exit(1)
+
+    def _let_go(self) -> None:
+        """In a process the task forked: it is not to hold or use our sockets, and signals mean there what they mean."""
+        self._channel.close()
+        self._control.close()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _ignore(_signal: int, _frame: FrameType | None) -> None:
+    pass
+
+
+def _reap() -> bool:
+    """Take the ended children away; whether live ones are left."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _flush_output() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):  # the task may have closed or replaced them
+            stream.flush()
+
+
+def _count(number: int, one: str, many: str | None = None) -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+# --- finding the task ---------------------------------------------------------------------------------------------
+
+
+def load_task(module: str, name: str) -> Callable[..., object]:
+    """The function of a task. `module` is a dotted name, or the path of a program's own file."""
+    found = _tasks_in(_import(module))
+    if name not in found:
+        known = ", ".join(sorted(found)) or "none"
+        raise errors.NotFound(f"{module} has no task named {name!r} (tasks there: {known})")
+    return found[name]
+
+
+def _import(module: str) -> ModuleType:
+    if not module.endswith(".py"):
+        return importlib.import_module(module)
+    loaded = sys.modules.get(MAIN_MODULE)
+    if loaded is not None and loaded.__file__ == module:
+        return loaded
+    return _import_file(module)
+
+
+def _import_file(path: str) -> ModuleType:
+    import importlib.util  # takes milliseconds, and most tasks live in modules
+
+    # Under a name of its own, so that `if __name__ == "__main__"` does not start the program again.
+    spec = importlib.util.spec_from_file_location(MAIN_MODULE, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[MAIN_MODULE] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[MAIN_MODULE]
+        raise
+    return module
+
+
+def _tasks_in(module: ModuleType) -> dict[str, Callable[..., object]]:
+    found: dict[str, Callable[..., object]] = {}
+    for thing in list(vars(module).values()):
+        tasks = _attribute(thing, "tasks")
+        for task in (*(tasks.values() if isinstance(tasks, Mapping) else ()), thing):
+            name, function = _attribute(task, "name"), _attribute(task, "function")
+            if isinstance(name, str) and callable(function):
+                found[name] = function
+    return found
+
+
+def _attribute(thing: object, name: str) -> object:
+    # Looked at statically first: a module may hold proxies that raise, or connect somewhere, when they are touched.
+    if isinstance(thing, type | ModuleType) or inspect.getattr_static(thing, name, None) is None:
+        return None
+    return getattr(thing, name, None)
+
+
+def _not_loaded(work: Work, outcome: Outcome) -> Failed:
+    intro = f"the task {work.task} could not be loaded from {work.module}"
+    if isinstance(outcome, Failed):
+        return replace(outcome, kind=FailureKind.UNKNOWN_TASK, error=f"{intro}: {outcome.error}", final=False)
+    return Failed(FailureKind.UNKNOWN_TASK, f"{intro}: the module ended the process when it was imported")
+
+
+def main() -> None:
+    """`python -m headway.engine.child <fd of the work socket> <fd of the control socket>`"""
+    work, control = (socket.socket(fileno=int(fd)) for fd in sys.argv[1:3])
+    del sys.argv[1:]
+    for sock in (work, control):
+        sock.set_inheritable(False)
+    Program(work, control).live()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""The values of the flow: a job and its run as stored, what is wished for (NewJob), what a worker holds (Claim)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from headway.errors import BadInput
+from headway.model.outcome import FailureKind
+from headway.model.retry import RetryPolicy
+from headway.model.states import State, Stop
+
+ON_LOST = ("retry", "hold", "fail")
+ON_ERROR = ("hold", "fail")
+ON_SHUTDOWN = ("retry", "pause", "resume")
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who did something. Stored with every event."""
+
+    type: str
+    id: str = ""
+    name: str = ""
+
+    def text(self) -> str:
+        return json.dumps({"type": self.type, "id": self.id, "name": self.name}, separators=(",", ":"))
+
+    @staticmethod
+    def parse(text: str) -> Actor:
+        return Actor(**json.loads(text))
+
+
+SYSTEM = Actor("system", "", "headway")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a job is to be run: the snapshot of its task's and its caller's wishes, stored with the job."""
+
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    timeout: float | None = None
+    budget: tuple[tuple[str, float], ...] = ()
+    on_lost: str = "retry"
+    on_error: str = "hold"
+    on_shutdown: str | None = None
+
+    def text(self) -> str:
+        wishes = {name: value for name, value in asdict(self).items() if value not in (None, (), [])}
+        wishes["budget"] = dict(self.budget)
+        wishes["retry"] = {name: value for name, value in asdict(self.retry).items() if value is not None}
+        return json.dumps(wishes, separators=(",", ":"))
+
+    @staticmethod
+    def parse(text: str) -> Options:
+        wishes: dict[str, Any] = json.loads(text)
+        wishes["budget"] = tuple(sorted(wishes.get("budget", {}).items()))
+        wishes["retry"] = RetryPolicy(**wishes.get("retry", {}))
+        return Options(**wishes)
+
+
+def check_choice(value: str | None, choices: tuple[str, ...], *, field: str) -> None:
+    if value is not None and value not in choices:
+        raise BadInput(f"{field} must be one of {', '.join(choices)}, not {value!r}", field=field)
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """One intent, checked and ready to be stored. `params` and `options` are JSON text."""
+
+    task: str
+    params: str
+    options: str
+    priority: int = 0
+    key: str | None = None
+    not_before: int | None = None
+    delay: int | None = None
+    expires_at: int | None = None
+    hold: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A worker's hold on a running job, with all that is needed to run it."""
+
+    job_id: int
+    fence: int
+    slot: int
+    task: str
+    params: str
+    options: str
+    attempt: int
+    ran: int
+    carries: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What earlier claims and earlier jobs of the chain left for this claim."""
+
+    checkpoint: str | None = None
+    spent: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job as it is stored."""
+
+    id: int
+    tenant_id: int
+    bucket_id: int
+    status: State
+    gate: int
+    priority: int
+    position: int
+    created_at: int
+    fence: int
+    version: int
+    attempt: int
+    retry_auto: int
+    exhausted: int
+    hold: int
+    retry_of: int | None
+    target_id: int | None
+    group_id: int | None
+    stage: int | None
+    not_before: int | None
+    expires_at: int | None
+    queued_at: int | None
+    started_at: int | None
+    finished_at: int | None
+    worker_id: int | None
+    slot: int | None
+    claimed_at: int | None
+    ran: int
+    carries: int
+    stop: Stop | None
+    stop_by: str | None
+    failure_kind: FailureKind | None
+    reason: str | None
+    key: str | None
+    task: str
+    params: str
+    options: str
+    created_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run as it is stored; `failure_kind` and `result` live beside it and are shown with it."""
+
+    job_id: int
+    tenant_id: int
+    task: str
+    params: str
+    worker_id: int
+    started_at: int
+    status: State | None
+    finished_at: int | None
+    exit_code: int | None
+    error: str | None
+    artifacts: str | None
+    failure_kind: FailureKind | None
+    result: str | None

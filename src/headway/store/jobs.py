@@ -1,0 +1,159 @@
+"""Jobs in the database: creating, locking, changing one, and what hangs on it. Functions of a transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from headway.errors import NotFound
+from headway.model.job import Actor, Job, NewJob, Run
+from headway.model.outcome import FailureKind
+from headway.model.verbs import Change
+from headway.store import rows
+from headway.store.db import Row, Tx
+
+
+def new_rows(jobs: Sequence[NewJob], buckets: Mapping[str, int]) -> str:
+    """The rows of `enqueue`, as its parameter."""
+    return json.dumps(
+        [
+            (
+                buckets[j.task], j.task, j.priority, j.params, j.options, j.key, int(j.hold), j.not_before, j.delay, j.expires_at,
+            )
+            for j in jobs
+        ]
+    )  # fmt: skip
+
+
+def by_order(answer: list[Row], count: int) -> list[int | None]:
+    """The ids `enqueue` gave, in the order of its rows; None where the key was taken."""
+    ids: list[int | None] = [None] * count
+    for n, job_id, _, _ in answer:
+        ids[n] = job_id
+    return ids
+
+
+def find(tx: Tx, job_id: int, tenant_id: int) -> Job:
+    return _one(tx.run("read_job", id=job_id), job_id, tenant_id)
+
+
+def lock(tx: Tx, job_id: int, tenant_id: int | None = None) -> Job:
+    return _one(tx.run("lock_job", id=job_id), job_id, tenant_id)
+
+
+def lock_all(tx: Tx, ids: Sequence[int]) -> dict[int, Job]:
+    """Locked in the order of their ids, like everywhere."""
+    return {job.id: job for job in map(rows.job, tx.run("lock_jobs", ids=json.dumps(sorted(ids))))}
+
+
+def _one(found: list[Row], job_id: int, tenant_id: int | None) -> Job:
+    job = rows.job(found[0]) if found else None
+    if job is None or (tenant_id is not None and job.tenant_id != tenant_id):
+        raise NotFound(f"there is no job {job_id}")
+    return job
+
+
+def run_of(tx: Tx, job_id: int) -> Run | None:
+    found = tx.run("read_run", job_id=job_id)
+    return rows.run(found[0]) if found else None
+
+
+def with_key(tx: Tx, tenant_id: int, task: str, key: str) -> Job | None:
+    found = tx.run("job_with_key", tenant_id=tenant_id, task=task, key=key)
+    return rows.job(found[0]) if found else None
+
+
+def automatic_retry(tx: Tx, job_id: int) -> Job | None:
+    found = tx.run("automatic_retry", id=job_id)
+    return rows.job(found[0]) if found else None
+
+
+def chain(tx: Tx, job_id: int) -> list[Job]:
+    return [rows.job(row) for row in tx.run("chain", id=job_id)]
+
+
+def chain_failures(tx: Tx, job_id: int) -> list[FailureKind]:
+    """What failed before this job in its chain of automatic retries."""
+    return [FailureKind(kind or "EXCEPTION") for (kind,) in tx.run("chain_failures", id=job_id)]
+
+
+def spent(tx: Tx, job_id: int) -> dict[str, float]:
+    found = tx.run("read_report", job_id=job_id)
+    return json.loads(found[0][3]) if found and found[0][3] else {}
+
+
+def apply(tx: Tx, change: Change, actor: Actor) -> int:
+    """Stores a change with its event, and closes the run if it says so. Returns the job's new version."""
+    job = change.job
+    landed = tx.run(
+        "save_job",
+        id=job.id,
+        status=int(job.status),
+        gate=job.gate,
+        priority=job.priority,
+        position=job.position,
+        version=job.version,
+        exhausted=job.exhausted,
+        hold=job.hold,
+        not_before=job.not_before,
+        expires_at=job.expires_at,
+        queued_at=job.queued_at,
+        finished_at=job.finished_at,
+        worker_id=job.worker_id,
+        slot=job.slot,
+        ran=job.ran,
+        carries=job.carries,
+        stop=job.stop.value if job.stop else None,
+        stop_by=job.stop_by,
+        failure_kind=job.failure_kind.value if job.failure_kind else None,
+        reason=job.reason,
+        params=job.params,
+        options=job.options,
+    )
+    assert landed, f"job {job.id} was changed without its lock"
+    if change.run is not None:
+        tx.run("close_run", job_id=job.id, status=int(change.run.status), exit_code=change.run.exit_code, error=change.run.error)
+    if change.result is not None and change.result != "null":
+        tx.run("save_result", job_id=job.id, body=change.result)
+    record(tx, job, change.kind, actor, version=job.version + 1, data=change.data)
+    return job.version + 1
+
+
+def record(
+    tx: Tx, job: Job, kind: str, actor: Actor, *, version: int, data: Mapping[str, object] | None = None, fence: int | None = None
+) -> None:
+    """One event of a job."""
+    text = json.dumps(data) if data else None
+    fence = fence if fence is not None else (job.fence or None)
+    event = (job.tenant_id, "job", job.id, version, kind, int(job.status), actor.text(), fence, text)
+    tx.run("add_events", rows=json.dumps([event]))
+
+
+def insert_retry(
+    tx: Tx,
+    parent: Job,
+    actor: Actor,
+    *,
+    delay: float,
+    auto: bool,
+    params: str | None = None,
+    options: str | None = None,
+    priority: int | None = None,
+    position: int | None = None,
+) -> int:
+    """The new job that takes a failed one's place, with its checkpoint and meters."""
+    ((job_id,),) = tx.run(
+        "insert_retry",
+        id=parent.id,
+        delay=round(delay * 1_000_000),
+        auto=int(auto),
+        params=params,
+        options=options,
+        priority=priority,
+        position=position,
+        actor=actor.text(),
+    )
+    same_params = params is None or params == parent.params
+    tx.run("copy_report", from_id=parent.id, to_id=job_id, with_checkpoint=int(same_params))
+    tx.run("mark_carries", id=job_id)
+    return int(job_id)

@@ -1,0 +1,48 @@
+"""Numbered migrations: locked, one transaction each; a schema newer than this program is refused."""
+
+from __future__ import annotations
+
+from headway.errors import Refused
+from headway.store.db import Database, Tx, sql_files, sql_text
+
+
+def versions() -> list[int]:
+    """The migrations this program knows."""
+    return sorted({int(file.split("_")[0]) for file in sql_files("schema")})
+
+
+def migrate(database: Database) -> list[int]:
+    """Brings the schema up to date and says which migrations ran."""
+    return [version for version in versions() if database.transact("migrate", lambda tx, v=version: _apply(tx, v))]
+
+
+def _apply(tx: Tx, version: int) -> bool:
+    tx.run("lock_schema")
+    done = current(tx)
+    refuse_newer(done)
+    if version <= done:
+        return False
+    for file in sql_files("schema"):
+        if int(file.split("_")[0]) == version and _concerns(file, tx.database.dialect):
+            tx.database.execute_script(tx, sql_text("schema", file))
+    tx.run("record_migration", version=version)
+    return True
+
+
+def _concerns(file: str, dialect: str) -> bool:
+    parts = file.split(".")
+    return len(parts) == 2 or parts[1] == dialect
+
+
+def current(tx: Tx) -> int:
+    tx.run("create_schema_table")
+    ((version,),) = tx.run("schema_version")
+    return int(version)
+
+
+def refuse_newer(found: int) -> None:
+    known = versions()[-1]
+    if found > known:
+        raise Refused(
+            f"the database has schema {found}, this Headway knows up to {known}: install the newer Headway that made it"
+        )

@@ -1,0 +1,138 @@
+-- Single jobs: reading one, changing one, and the chain of its retries.
+
+-- name: lock_job
+-- A job as it is now; nobody else changes it until this transaction ends.
+select {job_columns} from hw_job j where j.id = :id {for_update};
+
+-- name: lock_jobs
+select {job_columns} from hw_job j where j.id in {ids} order by j.id {for_update};
+
+-- name: read_job
+select {job_columns} from hw_job j where j.id = :id;
+
+-- name: save_job
+-- Everything about a job that may change, at once; the version says that nothing came in between.
+update hw_job set status = :status, gate = :gate, priority = :priority, position = :position, version = :version + 1,
+  exhausted = :exhausted, hold = :hold, not_before = cast(:not_before as bigint), expires_at = cast(:expires_at as bigint),
+  queued_at = cast(:queued_at as bigint), finished_at = cast(:finished_at as bigint), worker_id = cast(:worker_id as bigint),
+  slot = cast(:slot as integer), ran = :ran, carries = :carries, stop = cast(:stop as text), stop_by = cast(:stop_by as text),
+  failure_kind = cast(:failure_kind as text), reason = cast(:reason as text), params = :params, options = :options
+where id = :id and version = :version returning id;
+
+-- name: close_run
+-- The end of a run, written once.
+update hw_run set status = :status, finished_at = {now}, exit_code = cast(:exit_code as integer), error = cast(:error as text),
+  artifacts = (select {json_names} from hw_artifact a where a.job_id = :job_id)
+where job_id = :job_id and finished_at is null returning job_id;
+
+-- name: open_run
+-- Recovery's way to a run that should exist and does not.
+insert into hw_run (job_id, tenant_id, task, params, worker_id, started_at)
+select id, tenant_id, task, params, coalesce(worker_id, 0), coalesce(started_at, {now}) from hw_job where id = :job_id
+on conflict (job_id) do nothing returning job_id;
+
+-- name: read_run
+select {run_columns} from hw_run r join hw_job j on j.id = r.job_id left join hw_result s on s.job_id = r.job_id where r.job_id = :job_id;
+
+-- name: save_result
+insert into hw_result (job_id, body) values (:job_id, :body) on conflict (job_id) do update set body = excluded.body;
+
+-- name: chain_failures
+-- The failures that led to this job by automatic retries; a manual retry begins a new count.
+with recursive chain(id, retry_of, retry_auto, depth) as (
+  select id, retry_of, retry_auto, 0 from hw_job where id = :id
+  union all
+  select p.id, p.retry_of, p.retry_auto, chain.depth + 1 from chain join hw_job p on p.id = chain.retry_of where chain.retry_auto = 1
+)
+select p.failure_kind from chain join hw_job p on p.id = chain.id where chain.depth > 0;
+
+-- name: chain
+-- All jobs of a chain, from its first to its last, whatever made the links.
+with recursive up(id, retry_of) as (
+  select id, retry_of from hw_job where id = :id
+  union all
+  select p.id, p.retry_of from up join hw_job p on p.id = up.retry_of
+), down(id) as (
+  select id from up where retry_of is null
+  union all
+  select c.id from down join hw_job c on c.retry_of = down.id
+)
+select {job_columns} from down join hw_job j on j.id = down.id order by j.id;
+
+-- name: automatic_retry
+select {job_columns} from hw_job j where j.retry_of = :id and j.retry_auto = 1;
+
+-- name: job_with_key
+select {job_columns} from hw_job j where j.tenant_id = :tenant_id and j.task = :task and j.key = :key and j.key is not null and j.status <= 5;
+
+-- name: copy_report
+-- A retry starts from its parent's checkpoint and goes on counting its meters.
+insert into hw_report (job_id, at, spent, checkpoint)
+select :to_id, {now}, spent, case when :with_checkpoint = 1 then checkpoint end from hw_report where job_id = :from_id
+  and (spent is not null or (checkpoint is not null and :with_checkpoint = 1));
+
+-- name: mark_carries
+update hw_job set carries = 1 where id = :id and exists (select 1 from hw_report where job_id = :id);
+
+-- name: read_report
+select done, total, label, spent, checkpoint, at from hw_report where job_id = :job_id;
+
+-- name: fenced
+-- Those of the named claims that are still held, locked so that they stay so.
+select j.id, j.version, j.tenant_id, j.status from {rows(id bigint, fence integer)} as r join hw_job j on j.id = r.id
+where j.fence = r.fence and j.status + 0 = 3 and j.worker_id = :worker_id order by j.id {for_update_j};
+
+-- name: save_progress
+insert into hw_report (job_id, at, done, total, label)
+select id, {now}, done, total, label from {rows(id bigint, done double precision, total double precision, label text)} as r where true
+on conflict (job_id) do update set at = excluded.at, done = excluded.done, total = excluded.total, label = excluded.label;
+
+-- name: save_spent
+insert into hw_report (job_id, at, spent) select id, {now}, spent from {rows(id bigint, spent text)} as r where true
+on conflict (job_id) do update set at = excluded.at, spent = excluded.spent;
+
+-- name: save_checkpoint
+insert into hw_report (job_id, at, checkpoint) values (:job_id, {now}, :checkpoint)
+on conflict (job_id) do update set at = excluded.at, checkpoint = excluded.checkpoint;
+
+-- name: add_log
+insert into hw_log (job_id, at, lines) select id, {now}, lines from {rows(id bigint, lines text)} as r;
+
+-- name: read_log
+select id, at, lines from hw_log where job_id = :job_id and id > :after order by id limit :limit;
+
+-- name: add_artifact
+insert into hw_artifact (job_id, name, size, sha256, path, at) values (:job_id, :name, :size, :sha256, :path, {now})
+on conflict (job_id, name) do update set size = excluded.size, sha256 = excluded.sha256, path = excluded.path, at = excluded.at;
+
+-- name: artifacts
+select name, size, sha256, path, at from hw_artifact where job_id = :job_id order by name;
+
+-- name: neighbour_before
+-- The last unfinished place before a given one, in the same priority of the same tenant.
+select position from hw_job where tenant_id = :tenant_id and status <= 2 and priority = :priority and id <> :moving
+  and position < :position order by position desc limit 1;
+
+-- name: neighbour_after
+select position from hw_job where tenant_id = :tenant_id and status <= 2 and priority = :priority and id <> :moving
+  and position > :position order by position limit 1;
+
+-- name: first_place
+select min(position) from hw_job where tenant_id = :tenant_id and status <= 2 and priority = :priority and id <> :moving;
+
+-- name: highest_priority
+select max(priority) from hw_job where tenant_id = :tenant_id and status <= 2 and id <> :moving;
+
+-- name: nth_queued
+select id from hw_job where tenant_id = :tenant_id and status <= 2 and status = 2 and id <> :moving
+order by priority desc, position, created_at, id limit 1 offset :rank;
+
+-- name: window
+-- The neighbourhood of a place: unfinished jobs around it, running and held ones included.
+select id, position from hw_job where tenant_id = :tenant_id and priority = :priority and status <= 5 and id <> :moving
+  and position between :low and :high order by position, created_at, id;
+
+-- name: respace
+update hw_job set position = (select r.position from {rows(id bigint, position bigint)} as r where r.id = hw_job.id),
+  version = version + 1
+where id in (select r.id from {rows(id bigint, position bigint)} as r) returning id, tenant_id, version, position;

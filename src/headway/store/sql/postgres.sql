@@ -1,0 +1,125 @@
+-- What only PostgreSQL says this way: data-modifying CTEs, lateral joins, advisory locks, pinned plans.
+
+-- name: lock_schema
+select pg_advisory_xact_lock(7236838301);
+
+-- name: claim_lock
+-- One claimer at a time makes limits exact. A statement of its own: a statement's snapshot is older than
+-- any lock it waits for.
+select pg_advisory_xact_lock(7236838302);
+
+-- name: pin_plans
+-- For this transaction only, because a pooler may stand in between. Statistics of a queue are always out of date:
+-- these keep the planner on the indexes made for these statements.
+select set_config('jit', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true),
+  set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
+  set_config('enable_bitmapscan', 'off', true), set_config('enable_material', 'off', true);
+
+-- name: notify
+select pg_notify('headway', '');
+
+-- name: first_places
+select b.id, -j.priority, j.position, j.created_at, j.id from {ids} b cross join lateral (
+  select k.priority, k.position, k.created_at, k.id from hw_job k where k.bucket_id = b.id and k.gate = 1
+  order by k.priority desc, k.position, k.created_at, k.id limit :limit) j;
+
+-- name: next_position
+select nextval('hw_job_id') << 20;
+
+-- name: enqueue
+with r as materialized (
+  select nextval('hw_job_id') as id, r.*, coalesce(r.not_before, t.now + r.delay) as start, t.now
+  from {rows(bucket_id bigint, task text, priority smallint, params text, options text, key text, hold smallint, not_before bigint, delay bigint, expires_at bigint)} r,
+    (select {now} as now) t
+), j as (
+  insert into hw_job (id, tenant_id, bucket_id, status, gate, priority, position, created_at, hold, not_before, expires_at, queued_at,
+    key, task, params, options, created_by)
+  select id, :tenant_id, bucket_id, case when hold = 1 then 0 when start > now then 1 else 2 end,
+    case when hold = 1 or start > now then 0 else 1 end, priority, id << 20, now, hold, start, expires_at,
+    case when hold = 1 or start > now then null else now end, key, task, params, options, :actor
+  from r order by id on conflict (tenant_id, task, key) where key is not null and status <= 5 do nothing
+  returning id, status, created_at
+), e as (
+  insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor)
+  select :tenant_id, 'job', id, 1, 'job.created', status, created_at, :actor from j order by id
+)
+select r.n, j.id, j.status, j.created_at from j join r on r.id = j.id;
+
+-- name: insert_retry
+with j as (
+  insert into hw_job (id, tenant_id, bucket_id, status, gate, priority, position, created_at, attempt, retry_auto, retry_of, target_id,
+    group_id, stage, not_before, queued_at, key, task, params, options, created_by)
+  select nextval('hw_job_id'), j.tenant_id, j.bucket_id, case when :delay > 0 then 1 else 2 end,
+    case when :delay > 0 or j.target_id is not null then 0 else 1 end,
+    coalesce(cast(:priority as smallint), j.priority), coalesce(cast(:position as bigint), j.position), {now}, j.attempt + 1, :auto, j.id,
+    j.target_id, j.group_id, j.stage, case when :delay > 0 then {now} + :delay end, case when :delay > 0 then null else {now} end,
+    j.key, j.task, coalesce(cast(:params as text), j.params), coalesce(cast(:options as text), j.options), :actor
+  from hw_job j where j.id = :id
+  returning id, tenant_id, status, retry_of
+), e as (
+  insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, data)
+  select tenant_id, 'job', id, 1, 'job.created', status, {now}, :actor, json_build_object('retry_of', retry_of)::text from j
+)
+select id from j;
+
+-- name: take
+with p as materialized (select * from {rows(id bigint, slot integer)} r),
+k as materialized (
+  select j.id, p.slot from p join hw_job j on j.id = p.id where j.gate + 0 = 1 for update of j skip locked
+), u as (
+  update hw_job j set status = 3, gate = 0, fence = j.fence + 1, version = j.version + 1, worker_id = :worker_id, slot = k.slot,
+    claimed_at = {now}, started_at = coalesce(j.started_at, {now}), reason = null, failure_kind = null
+  from k where j.id = k.id
+  returning j.id, j.fence, j.slot, j.task, j.params, j.options, j.attempt, j.ran, j.carries, j.tenant_id, j.version
+), r as (
+  insert into hw_run (job_id, tenant_id, task, params, worker_id, started_at)
+  select id, tenant_id, task, params, :worker_id, {now} from u where fence = 1
+), e as (
+  insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, fence)
+  select tenant_id, 'job', id, version, 'job.claimed', 3, {now}, :actor, fence from u
+)
+select id, fence, slot, task, params, options, attempt, ran, carries from u;
+
+-- name: complete
+with d as materialized (select * from {rows(id bigint, fence integer, result text, exit_code integer)} r),
+u as (
+  update hw_job j set status = 6, finished_at = {now}, version = j.version + 1, ran = j.ran + {now} - j.claimed_at,
+    worker_id = null, slot = null, stop = null, stop_by = null
+  from d where j.id = d.id and j.fence = d.fence and j.status + 0 = 3 and j.worker_id = :worker_id
+  returning j.id, j.tenant_id, j.version, j.fence, d.result, d.exit_code
+), r as (
+  update hw_run set status = 6, finished_at = {now}, exit_code = u.exit_code,
+    artifacts = (select {json_names} from hw_artifact a where a.job_id = u.id)
+  from u where hw_run.job_id = u.id
+), e as (
+  insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, fence)
+  select tenant_id, 'job', id, version, 'job.completed', 6, {now}, :actor, fence from u
+), s as (
+  insert into hw_result (job_id, body) select id, result from u where result <> 'null'
+)
+select id from u;
+
+-- name: promote
+with k as materialized (
+  select id from hw_job where status = 1 and not_before <= {now} order by not_before, id limit 500 for update skip locked
+), u as (
+  update hw_job j set status = 2, gate = case when j.target_id is null then 1 else 0 end, queued_at = {now}, version = j.version + 1
+  from k where j.id = k.id returning j.id, j.tenant_id, j.version
+), e as (
+  insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor)
+  select tenant_id, 'job', id, version, 'job.promoted', 2, {now}, :actor from u
+)
+select id from u;
+
+-- name: expire
+with k as materialized (
+  select id from hw_job where expires_at is not null and status <= 2 and fence = 0 and expires_at <= {now}
+  order by expires_at, id limit 500 for update skip locked
+), u as (
+  update hw_job j set status = 8, gate = 0, finished_at = {now}, reason = 'expired', hold = 0, version = j.version + 1
+  from k where j.id = k.id returning j.id, j.tenant_id, j.version
+), e as (
+  insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, data)
+  select tenant_id, 'job', id, version, 'job.skipped', 8, {now}, :actor, '{"reason":"expired"}' from u
+)
+select id from u;

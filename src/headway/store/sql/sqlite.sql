@@ -1,0 +1,108 @@
+-- What only SQLite says this way. It has no data-modifying CTE, so a block is several statements over the same
+-- parameters; it has one writer, so nothing changes between them.
+
+-- name: lock_schema
+-- `begin immediate` is the lock.
+
+-- name: claim_lock
+-- `begin immediate` is the lock.
+
+-- name: pin_plans
+-- SQLite plans from the schema alone.
+
+-- name: notify
+-- Other processes watch the log file.
+
+-- name: first_places
+-- The first places of several buckets at once.
+select j.bucket_id, -j.priority, j.position, j.created_at, j.id from json_each(:ids) b join hw_job j on j.id in (
+  select k.id from hw_job k where k.bucket_id = b.value and k.gate = 1
+  order by k.priority desc, k.position, k.created_at, k.id limit :limit);
+
+-- name: next_position
+-- The end of the queue, without a search.
+update hw_counter set value = value + 1 where name = 'job' returning value << 20;
+
+-- name: enqueue
+-- New jobs with their first event. A row whose key is taken is left out.
+update hw_counter set value = value + json_array_length(:rows) where name = 'job';
+insert into hw_job (id, tenant_id, bucket_id, status, gate, priority, position, created_at, hold, not_before, expires_at, queued_at,
+  key, task, params, options, created_by)
+select c.value - json_array_length(:rows) + 1 + r.n, :tenant_id, r.bucket_id,
+  case when r.hold = 1 then 0 when coalesce(r.not_before, :now + r.delay) > :now then 1 else 2 end,
+  case when r.hold = 1 or coalesce(r.not_before, :now + r.delay) > :now then 0 else 1 end,
+  r.priority, (c.value - json_array_length(:rows) + 1 + r.n) << 20, :now, r.hold, coalesce(r.not_before, :now + r.delay), r.expires_at,
+  case when r.hold = 1 or coalesce(r.not_before, :now + r.delay) > :now then null else :now end,
+  r.key, r.task, r.params, r.options, :actor
+from hw_counter c
+cross join {rows(bucket_id bigint, task text, priority integer, params text, options text, key text, hold integer, not_before bigint, delay bigint, expires_at bigint)} r
+where c.name = 'job' on conflict (tenant_id, task, key) where key is not null and status <= 5 do nothing;
+insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor)
+select j.tenant_id, 'job', j.id, 1, 'job.created', j.status, j.created_at, :actor
+from hw_counter c join hw_job j on j.id > c.value - json_array_length(:rows) where c.name = 'job';
+select j.id - (c.value - json_array_length(:rows)) - 1, j.id, j.status, j.created_at
+from hw_counter c join hw_job j on j.id > c.value - json_array_length(:rows) where c.name = 'job';
+
+-- name: insert_retry
+-- A new job in the place of a failed one: a copy of all but id, state, times and run.
+update hw_counter set value = value + 1 where name = 'job';
+insert into hw_job (id, tenant_id, bucket_id, status, gate, priority, position, created_at, attempt, retry_auto, retry_of, target_id,
+  group_id, stage, not_before, queued_at, key, task, params, options, created_by)
+select c.value, j.tenant_id, j.bucket_id, case when :delay > 0 then 1 else 2 end, case when :delay > 0 or j.target_id is not null then 0 else 1 end,
+  coalesce(:priority, j.priority), coalesce(:position, j.position), :now, j.attempt + 1, :auto, j.id, j.target_id,
+  j.group_id, j.stage, case when :delay > 0 then :now + :delay end, case when :delay > 0 then null else :now end,
+  j.key, j.task, coalesce(:params, j.params), coalesce(:options, j.options), :actor
+from hw_job j join hw_counter c on c.name = 'job' where j.id = :id;
+insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, data)
+select j.tenant_id, 'job', j.id, 1, 'job.created', j.status, :now, :actor, json_object('retry_of', j.retry_of)
+from hw_counter c join hw_job j on j.id = c.value where c.name = 'job';
+select c.value from hw_counter c where c.name = 'job';
+
+-- name: take
+-- The picked jobs become RUNNING, each with its run and its event.
+insert into hw_run (job_id, tenant_id, task, params, worker_id, started_at)
+select j.id, j.tenant_id, j.task, j.params, :worker_id, :now from {rows(id bigint, slot integer)} r join hw_job j on j.id = r.id
+where j.fence = 0;
+insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, fence)
+select j.tenant_id, 'job', j.id, j.version + 1, 'job.claimed', 3, :now, :actor, j.fence + 1
+from {rows(id bigint, slot integer)} r join hw_job j on j.id = r.id;
+update hw_job set status = 3, gate = 0, fence = fence + 1, version = version + 1, worker_id = :worker_id, slot = r.slot,
+  claimed_at = :now, started_at = coalesce(started_at, :now), reason = null, failure_kind = null
+from {rows(id bigint, slot integer)} r where hw_job.id = r.id and gate + 0 = 1
+returning id, fence, slot, task, params, options, attempt, ran, carries;
+
+-- name: complete
+-- The commonest end, for many at once. Each row is fenced; what is returned has landed.
+insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, fence)
+select j.tenant_id, 'job', j.id, j.version + 1, 'job.completed', 6, :now, :actor, j.fence
+from {rows(id bigint, fence integer, result text, exit_code integer)} r join hw_job j on j.id = r.id
+where j.fence = r.fence and j.status + 0 = 3 and j.worker_id + 0 = :worker_id;
+insert into hw_result (job_id, body)
+select j.id, r.result from {rows(id bigint, fence integer, result text, exit_code integer)} r join hw_job j on j.id = r.id
+where r.result <> 'null' and j.fence = r.fence and j.status + 0 = 3 and j.worker_id + 0 = :worker_id;
+update hw_run set status = 6, finished_at = :now, exit_code = r.exit_code,
+  artifacts = (select json_group_array(a.name) from hw_artifact a where a.job_id = r.id)
+from {rows(id bigint, fence integer, result text, exit_code integer)} r join hw_job j on j.id = r.id
+where hw_run.job_id = r.id and j.fence = r.fence and j.status + 0 = 3 and j.worker_id + 0 = :worker_id;
+update hw_job set status = 6, finished_at = :now, version = version + 1, ran = ran + :now - claimed_at, worker_id = null, slot = null,
+  stop = null, stop_by = null
+from {rows(id bigint, fence integer, result text, exit_code integer)} r
+where hw_job.id = r.id and hw_job.fence = r.fence and status + 0 = 3 and worker_id + 0 = :worker_id
+returning id;
+
+-- name: promote
+-- SCHEDULED jobs whose time has come.
+insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor)
+select tenant_id, 'job', id, version + 1, 'job.promoted', 2, :now, :actor
+from (select * from hw_job where status = 1 and not_before <= :now order by not_before, id limit 500);
+update hw_job set status = 2, gate = (target_id is null), queued_at = :now, version = version + 1
+where id in (select id from hw_job where status = 1 and not_before <= :now order by not_before, id limit 500) returning id;
+
+-- name: expire
+-- Jobs that were to start before now and did not.
+insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, data)
+select tenant_id, 'job', id, version + 1, 'job.skipped', 8, :now, :actor, '{"reason":"expired"}'
+from (select * from hw_job where expires_at is not null and status <= 2 and fence = 0 and expires_at <= :now order by expires_at, id limit 500);
+update hw_job set status = 8, gate = 0, finished_at = :now, reason = 'expired', hold = 0, version = version + 1
+where id in (select id from hw_job where expires_at is not null and status <= 2 and fence = 0 and expires_at <= :now order by expires_at, id limit 500)
+returning id;

@@ -1,0 +1,306 @@
+"""The seam on SQLite, through apsw: WAL, every commit synced, one writer at a time, wake-ups by inotify."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from queue import Empty, LifoQueue
+
+import apsw
+
+from headway.clock import Clock
+from headway.errors import HeadwayError, Refused, Unreachable
+from headway.store.db import Database, Row, Tx, Waiter, load_statements, render, statements_of
+from headway.store.rows import fragments as column_fragments
+
+BUSY_SECONDS = 30.0
+# What a commit may be late behind the first write to the log, seen from another process.
+VISIBLE_WITHIN = 0.03
+# SQLite versions that can corrupt a WAL database on a reset (fixed in 3.51.3).
+AFFECTED = ((3, 7, 0), (3, 51, 2))
+PRAGMAS = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "journal_size_limit": 67108864}
+
+
+def _rows(columns: str) -> str:
+    names = [column.split()[0] for column in columns.split(",")]
+    picks = ", ".join(f"json_extract(value, '$[{n}]') as {name}" for n, name in enumerate(names))
+    return f"(select key as n, {picks} from json_each(:rows))"
+
+
+FRAGMENTS = {
+    "pk": "integer primary key",
+    "pkp": "integer primary key",
+    "now": ":now",
+    "rows": _rows,
+    "ids": "(select value as id from json_each(:ids))",
+    "for_update": "",
+    "skip_locked": "",
+    "json_names": "json_group_array(a.name)",
+    "for_update_j": "",
+    **column_fragments(),
+}
+
+
+def refuse_affected(version: tuple[int, int, int]) -> None:
+    if AFFECTED[0] <= version <= AFFECTED[1]:
+        text = ".".join(map(str, version))
+        raise Refused(f"SQLite {text} can corrupt a database in WAL mode: install apsw 3.51.3 or newer")
+
+
+def lib_version() -> tuple[int, int, int]:
+    number = apsw.SQLITE_VERSION_NUMBER
+    return number // 1_000_000, number // 1000 % 1000, number % 1000
+
+
+class SqliteTx(Tx):
+    def __init__(self, database: SqliteDatabase, connection: apsw.Connection, label: str) -> None:
+        super().__init__(database, label)
+        self.connection = connection
+        self.texts = database.texts
+        self.now = database.clock.now()
+        self.writes = False
+
+    def run(self, name: str, /, **params: object) -> list[Row]:
+        params["now"] = self.now
+        rows: list[Row] = []
+        with translated():
+            for text in self.texts[name]:
+                rows += self.connection.execute(text, params).fetchall()
+        return rows
+
+    def _commit(self) -> None:
+        with translated():
+            self.connection.execute("commit")
+
+    def rollback(self) -> None:
+        if self.connection.in_transaction:
+            self.connection.execute("rollback")
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turns the driver's errors into ours: what is wrong, and what to do."""
+    try:
+        yield
+    except apsw.BusyError as error:
+        raise Unreachable(
+            f"another process has kept the database locked for {BUSY_SECONDS:.0f} s: end it or try again"
+        ) from error
+    except (apsw.NotADBError, apsw.CorruptError) as error:
+        raise Unreachable(
+            f"the database file is damaged ({error}): run `headway db check`, or restore a backup with `headway db restore`"
+        ) from error
+    except apsw.ReadOnlyError as error:
+        raise Unreachable("the database file or its folder is read-only: make both writable for this user") from error
+    except apsw.FullError as error:
+        raise Unreachable("the disk is full: free some space; nothing was changed") from error
+    except (apsw.IOError, apsw.CantOpenError) as error:
+        raise Unreachable(f"the database file cannot be read or written: {error}") from error
+
+
+class SqliteDatabase(Database):
+    dialect = "sqlite"
+
+    def __init__(self, path: str, *, clock: Clock | None = None) -> None:
+        super().__init__(path, clock)
+        refuse_affected(lib_version())
+        self.path = str(Path(path).absolute())
+        self.texts = {name: statements_of(render(text, FRAGMENTS)) for name, text in load_statements("sqlite").items()}
+        self.writing = threading.Lock()
+        self.readers: LifoQueue[apsw.Connection] = LifoQueue()
+        self.connections: list[apsw.Connection] = []
+        self.closed = False
+        self.writer = self._connect()
+
+    def _connect(self) -> apsw.Connection:
+        folder = Path(self.path).parent
+        if not folder.is_dir():
+            raise Unreachable(f"the folder {folder} of the database does not exist: create it or change `database`")
+        try:
+            connection = apsw.Connection(self.path)
+        except apsw.Error as error:
+            raise Unreachable(f"cannot open the database {self.path}: {error}") from error
+        with translated():
+            connection.set_busy_handler(_patience())
+            for pragma, wanted in PRAGMAS.items():
+                # One pragma per call: a string of several stops at the first that returns a row.
+                list(connection.execute(f"pragma {pragma} = {wanted}"))
+                (found,) = connection.execute(f"pragma {pragma}").fetchone()
+                if found != wanted:
+                    raise Refused(f"SQLite did not accept {pragma} = {wanted} (it is {found}): is the file on a network disk?")
+        self.connections.append(connection)
+        return connection
+
+    def begin(self, label: str) -> SqliteTx:
+        self.writing.acquire()
+        try:
+            self._open_or_refuse()
+            with translated():
+                self.writer.execute("begin immediate")
+        except BaseException:
+            self.writing.release()
+            raise
+        return SqliteTx(self, self.writer, label)
+
+    def begin_read(self) -> SqliteTx:
+        self._open_or_refuse()
+        try:
+            connection = self.readers.get_nowait()
+        except Empty:
+            connection = self._connect()
+        with translated():
+            connection.execute("begin")
+        return SqliteTx(self, connection, "read")
+
+    def _open_or_refuse(self) -> None:
+        if self.closed:
+            raise HeadwayError("this database was closed")
+
+    def end(self, tx: Tx) -> None:
+        assert isinstance(tx, SqliteTx)
+        try:
+            tx.rollback()
+        finally:
+            if tx.connection is self.writer:
+                self.writing.release()
+            else:
+                self.readers.put(tx.connection)
+
+    def once(self, name: str, /, **params: object) -> list[Row]:
+        with self.transaction(name) as tx:
+            return tx.run(name, **params)
+
+    def execute_script(self, tx: Tx, text: str) -> None:
+        assert isinstance(tx, SqliteTx)
+        with translated():
+            list(tx.connection.execute(render(text, FRAGMENTS)))
+
+    def waiter(self) -> Waiter:
+        waiter = SqliteWaiter(self)
+        self.waiters.append(waiter)
+        return waiter
+
+    def check(self) -> list[str]:
+        with self.read() as tx:
+            assert isinstance(tx, SqliteTx)
+            with translated():
+                answers = [str(row[0]) for row in tx.connection.execute("pragma integrity_check")]
+        return [] if answers == ["ok"] else answers
+
+    def backup(self, destination: str) -> None:
+        """A consistent copy of the whole database, taken while others write."""
+        with translated():
+            target = apsw.Connection(destination)
+            try:
+                with target.backup("main", self._connect(), "main") as copy:
+                    while not copy.done:
+                        copy.step(1000)
+            finally:
+                target.close()
+
+    def close(self) -> None:
+        with self.writing:
+            self.closed = True
+            for waiter in list(self.waiters):
+                waiter.close()
+            for connection in self.connections:
+                connection.close()
+
+
+class _patience:
+    """SQLite's own waits grow to 100 ms; a queue wants to be next when the lock is free."""
+
+    def __init__(self) -> None:
+        self.began = 0.0
+
+    def __call__(self, tries: int) -> bool:
+        if tries == 0:
+            self.began = time.monotonic()
+        time.sleep(0.0003 if tries < 20 else 0.002)
+        return time.monotonic() - self.began < BUSY_SECONDS
+
+
+class SqliteWaiter(Waiter):
+    """Sleeps on two file descriptors: one that this process nudges, one that sees the log file change."""
+
+    def __init__(self, database: SqliteDatabase) -> None:
+        self.database = database
+        self.lock = threading.Lock()
+        self.connection = database._connect()
+        self.seen = self._data_version()
+        self.reading, self.writing = os.pipe()
+        os.set_blocking(self.reading, False)
+        os.set_blocking(self.writing, False)
+        self.poll = select.poll()
+        self.poll.register(self.reading, select.POLLIN)
+        self.watch = self._watch_log()
+
+    def _watch_log(self) -> int | None:
+        if sys.platform != "linux":
+            return None
+        from inotify_simple import INotify, flags
+
+        self.inotify = INotify(nonblocking=True)
+        self.inotify.add_watch(self.database.path + "-wal", flags.MODIFY)
+        self.poll.register(self.inotify.fileno(), select.POLLIN)
+        return self.inotify.fileno()
+
+    def _data_version(self) -> int:
+        (version,) = self.connection.execute("pragma data_version").fetchone()  # type: ignore[misc]
+        return int(version)
+
+    def wait(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            # Where nothing tells us of other processes' commits, look for them ourselves.
+            ready = self.poll.poll(left * 1000 if self.watch is not None else min(left * 1000, 10))
+            fds = {fd for fd, _ in ready}
+            if self.reading in fds:
+                self._drain(self.reading)
+                return
+            if self.watch in fds:
+                self._drain(self.watch)
+                if self._became_visible():
+                    return
+            elif self.watch is None and self._became_visible(within=0.0):
+                return
+
+    def _became_visible(self, within: float = VISIBLE_WITHIN) -> bool:
+        """The log is written before the commit can be seen: look again for a moment."""
+        deadline = time.monotonic() + within
+        while True:
+            version = self._data_version()
+            if version != self.seen:
+                self.seen = version
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.001)
+
+    @staticmethod
+    def _drain(fd: int) -> None:
+        with suppress(BlockingIOError):
+            while len(os.read(fd, 65536)) == 65536:
+                pass
+
+    def nudge(self) -> None:
+        # Under the lock, because a closed descriptor's number may belong to another file by now.
+        with self.lock, suppress(BlockingIOError):
+            if self in self.database.waiters:
+                os.write(self.writing, b"!")  # a full pipe is full of nudges: it will wake up
+
+    def close(self) -> None:
+        with self.lock:
+            if self not in self.database.waiters:
+                return
+            self.database.waiters.remove(self)
+            os.close(self.writing)
+            os.close(self.reading)
+            if self.watch is not None:
+                self.inotify.close()

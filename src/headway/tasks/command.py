@@ -1,0 +1,196 @@
+"""The built-in task `command`: run a program, its output into the log, its exit code as the result."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+import subprocess
+import tempfile
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import IO, NoReturn
+
+from headway.engine import processes
+from headway.engine.calling import CommandFailed
+from headway.engine.context import Context, Pipe
+from headway.errors import BadInput, Stopped
+
+OUTPUT_LIMIT = 10 * 1024 * 1024
+
+# The rest of the worker's environment (database addresses, tokens) is no business of a command.
+_PASSED_ON = frozenset(("PATH", "HOME", "LANG", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL", "TERM"))
+_TAIL_LINES = 20
+_TAIL_BYTES = 4096
+_WITHOUT_PIDFD = 0.02
+_NOT_A_PROGRAM = (errno.ENOENT, errno.EACCES, errno.ENOTDIR, errno.ENOEXEC, errno.EISDIR, errno.ELOOP)
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltIn:
+    """A task that comes with Headway."""
+
+    name: str
+    function: Callable[..., object]
+
+
+def run_command(
+    ctx: Context,
+    argv: list[str] | str,
+    cwd: str | None = None,
+    env: dict[str, str] | None = None,
+    stdin: str | None = None,
+    ok_exit_codes: list[int] | None = None,
+    shell: bool = False,
+    output_limit: int = OUTPUT_LIMIT,
+) -> dict[str, int]:
+    """Run a program to its end. Without `shell`, `argv` is the program and its arguments as they are."""
+    process = _start(_program(argv, shell), _folder(cwd), _environment(ctx, env or {}), stdin)
+    output = _Output(ctx, process, output_limit)
+    try:
+        code = output.follow()
+    except Stopped:
+        _terminate(process)
+        # No limit here: when the grace is over, the worker kills this process and all below it.
+        raise Stopped(output.follow()) from None
+    if code not in ([0] if ok_exit_codes is None else ok_exit_codes):
+        raise CommandFailed(code, output.tail())
+    return {"exit_code": code}
+
+
+command = BuiltIn("command", run_command)
+
+
+def _bad(field: str, problem: str) -> NoReturn:
+    raise BadInput(f"params.{field} {problem}", code="bad_params", field=f"params.{field}")
+
+
+def _program(argv: list[str] | str, shell: bool) -> list[str]:
+    if shell:
+        line = argv if isinstance(argv, str) else " ".join(argv)  # as ssh does
+        return ["/bin/sh", "-c", line] if line.strip() else _bad("argv", "is empty: name the command to run")
+    if isinstance(argv, str):
+        _bad("argv", 'must be a list, like ["rsync", "-a", "from", "to"], unless shell is true')
+    if not argv or not argv[0]:
+        _bad("argv", "is empty: name the program to run")
+    return argv
+
+
+def _folder(cwd: str | None) -> str | None:
+    if cwd is not None and not os.path.isdir(cwd):
+        _bad("cwd", f"is no folder on this machine: {cwd}")
+    return cwd
+
+
+def _environment(ctx: Context, added: dict[str, str]) -> dict[str, str]:
+    for name in added:
+        if not name or "=" in name:
+            _bad("env", f"has the name {name!r}, which no variable can have")
+    base = {name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith("LC_")}
+    own = {"HEADWAY_JOB_ID": str(ctx.job_id), "HEADWAY_FENCE": str(ctx.fence)}
+    if processes.TAG in os.environ:
+        own[processes.TAG] = os.environ[processes.TAG]
+    return {**base, **added, **own}
+
+
+def _start(argv: list[str], cwd: str | None, env: dict[str, str], stdin: str | None) -> subprocess.Popen[bytes]:
+    with _input(stdin) as source:
+        try:
+            return subprocess.Popen(
+                argv,
+                stdin=source,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                cwd=cwd,
+                env=env,
+                process_group=0,
+            )
+        except OSError as error:
+            if error.errno in _NOT_A_PROGRAM:
+                _bad("argv", f"names a program that cannot be run: {argv[0]} ({error.strerror})")
+            raise
+        except ValueError as error:
+            _bad("argv", f"or env cannot be passed to a program: {error}")
+
+
+def _input(text: str | None) -> IO[bytes]:
+    """The input as a file: a program that does not read it cannot make us wait."""
+    if text is None:
+        return open(os.devnull, "rb")
+    file = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
+    file.write(text.encode())
+    file.seek(0)
+    return file
+
+
+def _terminate(process: subprocess.Popen[bytes]) -> None:
+    tag = os.environ.get(processes.TAG)
+    # Once to each: for some programs a second SIGTERM means at once.
+    if (not tag or not processes.signal_tree(tag, signal.SIGTERM)) and process.poll() is None:
+        os.killpg(process.pid, signal.SIGTERM)
+
+
+class _Output:
+    """What a program writes, on its way into the log, until it ends."""
+
+    def __init__(self, ctx: Context, process: subprocess.Popen[bytes], limit: int) -> None:
+        self._ctx = ctx
+        self._process = process
+        self._limit = limit
+        self._written = 0
+        self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
+        self._poller = select.poll()
+        self._pidfd = processes.open_pidfd(process.pid)
+        self._pipes: dict[int, Pipe] = {}
+        for stream, take in ((process.stdout, self._out), (process.stderr, self._err)):
+            if stream is not None:
+                self._pipes[stream.fileno()] = Pipe(stream.fileno(), take)
+        for fd in (self._pidfd, *self._pipes):
+            if fd is not None:
+                self._poller.register(fd, select.POLLIN)
+
+    def follow(self) -> int:
+        """Until the program itself ends: others that it left behind may hold its pipes for ever."""
+        while self._process.poll() is None:
+            for fd, _ in self._poller.poll(None if self._pidfd is not None else _WITHOUT_PIDFD * 1000):
+                if fd in self._pipes:
+                    self._read(self._pipes[fd])
+        for pipe in self._pipes.values():
+            pipe.drain()
+        self._close()
+        return self._process.returncode
+
+    def tail(self) -> str:
+        return "\n".join(self._tail).encode()[-_TAIL_BYTES:].decode("utf-8", "ignore")
+
+    def _read(self, pipe: Pipe) -> None:
+        pipe.read()
+        if pipe.ended:
+            self._poller.unregister(pipe.fd)
+
+    def _out(self, line: str) -> None:
+        if self._fits(line):
+            self._ctx.log.info(line)
+
+    def _err(self, line: str) -> None:
+        self._tail.append(line)
+        if self._fits(line):
+            self._ctx.log.warning(line)
+
+    def _fits(self, line: str) -> bool:
+        before = self._written
+        self._written += len(line) + 1
+        if before <= self._limit < self._written:
+            self._ctx.log.warning("the output is longer than %s bytes: the rest is not kept", self._limit)
+        return self._written <= self._limit
+
+    def _close(self) -> None:
+        pidfd, self._pidfd, self._pipes = self._pidfd, None, {}
+        if pidfd is not None:
+            os.close(pidfd)
+        for stream in (self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()

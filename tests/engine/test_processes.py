@@ -1,0 +1,341 @@
+"""Real trees of processes, of every shape that work can take: none of them survives."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from headway.engine import processes
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="trees are found through /proc")
+
+DEADLINE = 20.0
+
+# Every process of a tree writes its pid to the roster when it is as it should be, and holds the roster open: its end
+# is the proof that all of them are gone.
+TREE = r"""
+import os, signal, sys, time
+
+shape, manner, roster = sys.argv[1], sys.argv[2], int(sys.argv[3])
+os.set_inheritable(roster, True)
+
+def behave():
+    if manner == "ignore":
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+    if manner == "clean up":
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+
+def stay():
+    behave()
+    os.write(roster, b"%d\n" % os.getpid())
+    while True:
+        signal.pause()
+
+def fork(then):
+    pid = os.fork()
+    if pid == 0:
+        then()
+        os._exit(0)
+    return pid
+
+def alone():
+    stay()
+
+def child():
+    fork(stay)
+    stay()
+
+def fan():
+    for _ in range(4):
+        fork(stay)
+    stay()
+
+def chain(depth=4):
+    if depth:
+        fork(lambda: chain(depth - 1))
+    stay()
+
+def setsid_grandchild():
+    fork(lambda: (os.setsid(), fork(stay), stay()))
+    stay()
+
+def own_group():
+    fork(lambda: (os.setpgid(0, 0), stay()))
+    stay()
+
+def double_fork():
+    os.waitpid(fork(lambda: (os.setsid(), fork(stay))), 0)
+    stay()
+
+def orphan():
+    fork(lambda: (os.setsid(), stay()))
+    behave()
+
+def other_program():
+    program = "import os, signal; os.write(%d, b'%%d\\n' %% os.getpid())\nwhile True: signal.pause()" % roster
+    fork(lambda: (behave(), os.execv(sys.executable, [sys.executable, "-I", "-S", "-c", program])))
+    stay()
+
+def empty_environment():
+    program = "import os, signal; os.write(%d, b'%%d\\n' %% os.getpid())\nwhile True: signal.pause()" % roster
+    fork(lambda: (os.setsid(), os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", program], {})))
+    stay()
+
+def stopped():
+    fork(lambda: (behave(), os.write(roster, b"%d\n" % os.getpid()), os.kill(os.getpid(), signal.SIGSTOP), stay()))
+    stay()
+
+def respawning():
+    fork(stay)
+    os.write(roster, b"%d\n" % os.getpid())
+    behave()
+    while True:
+        os.wait()
+        fork(stay)
+
+def multiplying():
+    behave()
+    os.write(roster, b"%d\n" % os.getpid())
+    for _ in range(30):
+        fork(stay)
+        time.sleep(0.002)
+    stay()
+
+def running_away():
+    behave()
+    os.write(roster, b"%d\n" % os.getpid())
+    for _ in range(20000):
+        if os.fork():
+            os._exit(0)
+    stay()
+
+globals()[shape]()
+"""
+
+SIZES = {
+    "alone": 1,
+    "child": 2,
+    "fan": 5,
+    "chain": 5,
+    "setsid_grandchild": 3,
+    "own_group": 2,
+    "double_fork": 2,
+    "orphan": 1,
+    "other_program": 2,
+    "empty_environment": 2,
+    "stopped": 2,
+    "respawning": 2,
+    "multiplying": 1,
+    "running_away": 1,
+}
+
+
+@contextmanager
+def tree(shape: str, manner: str = "obey") -> Iterator[tuple[str, subprocess.Popen, int]]:
+    tag = processes.new_tag()
+    roster, theirs = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", TREE, shape, manner, str(theirs)],
+        pass_fds=(theirs,),
+        env={**os.environ, processes.TAG: tag},
+        start_new_session=True,
+    )
+    os.close(theirs)
+    try:
+        yield tag, process, roster
+    finally:
+        processes.end_tree(tag, grace=0, session=process.pid)
+        process.wait()
+        os.close(roster)
+
+
+def read_pids(roster: int, count: int) -> list[int]:
+    data = b""
+    while data.count(b"\n") < count:
+        assert select.select([roster], [], [], DEADLINE)[0], f"only {data!r} reported"
+        chunk = os.read(roster, 4096)
+        assert chunk, f"all ended after {data!r}"
+        data += chunk
+    return [int(line) for line in data.split()]
+
+
+def nobody_holds(roster: int) -> bool:
+    deadline = time.monotonic() + DEADLINE
+    while select.select([roster], [], [], max(0, deadline - time.monotonic()))[0]:
+        if not os.read(roster, 4096):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("manner", ["obey", "ignore", "clean up"])
+@pytest.mark.parametrize("shape", SIZES)
+def test_no_process_of_a_tree_survives(shape: str, manner: str):
+    with tree(shape, manner) as (tag, process, roster):
+        read_pids(roster, SIZES[shape])
+
+        assert processes.end_tree(tag, grace=0.05, session=process.pid)
+
+        assert nobody_holds(roster)
+        assert processes.members(tag) == []
+
+
+@pytest.mark.parametrize("shape", ["fan", "respawning", "multiplying", "running_away"])
+def test_a_tree_is_killed_at_once_without_a_grace(shape: str):
+    with tree(shape, "ignore") as (tag, _, roster):
+        read_pids(roster, SIZES[shape])
+
+        assert processes.end_tree(tag, grace=0)
+
+        assert nobody_holds(roster)
+
+
+def test_members_are_all_processes_of_the_tree_and_no_other():
+    with tree("setsid_grandchild") as (tag, _, roster), tree("fan") as (other, _, others):
+        pids = read_pids(roster, 3)
+        read_pids(others, 5)
+
+        assert processes.members(tag) == sorted(pids)
+
+        assert processes.end_tree(tag, grace=0)
+        assert len(processes.members(other)) == 5
+
+
+def test_who_ends_in_the_grace_is_not_killed():
+    with tree("alone", "clean up") as (tag, process, roster):
+        read_pids(roster, 1)
+
+        assert processes.end_tree(tag, grace=DEADLINE)
+
+        assert process.wait() == 0
+
+
+def test_the_first_signal_can_be_another():
+    with tree("alone", "clean up") as (tag, process, roster):
+        read_pids(roster, 1)
+
+        assert processes.end_tree(tag, grace=DEADLINE, first=signal.SIGINT)
+
+        assert process.wait() == -signal.SIGINT
+
+
+def test_a_stopped_process_sees_the_first_signal():
+    with tree("alone", "clean up") as (tag, process, roster):
+        read_pids(roster, 1)
+        os.kill(process.pid, signal.SIGSTOP)
+
+        assert processes.end_tree(tag, grace=DEADLINE)
+
+        assert process.wait() == 0
+
+
+def test_we_never_end_ourselves():
+    program = (
+        "import os, sys; from headway.engine import processes; tag = os.environ[processes.TAG]\n"
+        "pid = os.fork()\n"
+        "if not pid: import signal; signal.pause()\n"
+        "assert processes.members(tag) == sorted([os.getpid(), pid])\n"
+        "assert processes.end_tree(tag, grace=0)\n"
+        "print(os.waitpid(pid, 0)[1])"
+    )
+    env = {**os.environ, processes.TAG: processes.new_tag(), "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=DEADLINE)
+
+    assert (done.returncode, done.stdout.strip()) == (0, str(int(signal.SIGKILL))), done.stderr
+
+
+def test_nobody_carries_an_unknown_tag():
+    assert processes.members(processes.new_tag()) == []
+    assert processes.end_tree(processes.new_tag(), grace=DEADLINE)
+
+
+# --- identity -----------------------------------------------------------------------------------------------------
+
+
+def test_a_process_is_known_by_its_start_time():
+    with tree("alone") as (_, process, roster):
+        read_pids(roster, 1)
+        started = processes.start_time(process.pid)
+
+        assert started is not None
+        assert processes.alive(process.pid, started)
+        assert not processes.alive(process.pid, started - 1)
+
+
+def test_a_zombie_is_gone():
+    with tree("alone") as (_, process, roster):
+        read_pids(roster, 1)
+        started = processes.start_time(process.pid)
+        assert started is not None
+        process.kill()
+        assert nobody_holds(roster)
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+        assert processes.start_time(process.pid) is None
+        assert not processes.alive(process.pid, started)
+
+
+def test_a_process_whose_first_thread_ended_lives():
+    program = (
+        "import ctypes, os, signal, threading\n"
+        "threading.Thread(target=signal.sigwait, args=([signal.SIGUSR1],)).start()\n"
+        "os.write(1, b'x')\n"
+        "ctypes.CDLL(None).pthread_exit(None)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(1) == b"x"
+        wait_until(lambda: _state(process.pid) == "Z")
+
+        assert processes.start_time(process.pid) is not None
+
+        process.kill()
+
+
+def _state(pid: int) -> str:
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(") ")[2][0]
+
+
+def wait_until(condition) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_no_process_has_an_impossible_number():
+    assert processes.start_time(2**22 + 1) is None
+    assert not processes.alive(2**22 + 1, 1)
+    assert not processes.alive(2**70, 1)
+
+
+def test_a_name_cannot_confuse_us(tmp_path):
+    program = tmp_path / "a) Z 1 (b"
+    program.write_text("#!/bin/sh\nread line\n")
+    program.chmod(0o755)
+    with subprocess.Popen([program], stdin=subprocess.PIPE) as process:
+        started = processes.start_time(process.pid)
+
+        assert started is not None
+        assert started > 1
+        assert processes.alive(process.pid, started)
+
+
+def test_a_boot_has_one_name():
+    assert processes.boot_id() == processes.boot_id()
+    assert len(processes.boot_id()) > 36
+    assert processes.host()
+
+
+def test_tags_differ():
+    assert len({processes.new_tag() for _ in range(100)}) == 100

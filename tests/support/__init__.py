@@ -1,0 +1,1 @@
+"""What tests and benchmarks share: a place in memory, a PostgreSQL of their own. Needs no pytest."""
