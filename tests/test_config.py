@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from textwrap import dedent
@@ -15,6 +17,9 @@ from headway import config
 from headway.errors import BadInput
 
 Write = Callable[[str], Path]
+
+PAGE = (Path(__file__).parent.parent / "docs" / "settings.md").read_text(encoding="utf-8")
+ROWS = dict(re.findall(r"^\| `([a-z_.]+)` \| (.* \| `.*`) \|$", PAGE, re.MULTILINE))
 
 
 @pytest.fixture
@@ -407,3 +412,26 @@ class TestShowing:
             settings.slots = 5
         with pytest.raises(ValidationError):
             settings.concurrency.limit = 5
+
+
+class TestPage:
+    """docs/settings.md tells the truth."""
+
+    def test_it_has_one_row_for_every_setting(self) -> None:
+        assert list(ROWS) != []
+        assert set(ROWS) == {row.name for row in config.explain(config.Settings())}
+
+    @pytest.mark.parametrize("row", config.explain(config.Settings()), ids=lambda row: row.name)
+    def test_defaults_and_examples_are_real(self, row: config.Explained, write: Write) -> None:
+        default, _, example = ROWS[row.name].split(" | ")
+        overrides = {"database": "postgresql://pooler/x"} if row.name == "listen" else {}
+        changed = config.load(write(f"{row.name} = {example.strip('`')}"), {}, overrides)
+        shown = {name: value for name, (value, _) in sources(changed).items()}
+        assert shown.get(row.name) != row.value, "an example shows something else than the default"
+        text = "{}" if default == "empty" else default.strip('`"')
+        environ = {"HEADWAY_" + row.name.upper().replace(".", "__"): text}
+        assert sources(config.load(Path("/dev/null"), environ, {}))[row.name][0] == row.value
+
+    def test_the_whole_file_can_be_used(self, write: Write) -> None:
+        (example,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+        assert config.load(write(example), {}, {}).app == tomllib.loads(example)["app"]

@@ -32,11 +32,11 @@ def launch(url: str, started: Callable[[], None] = lambda: None) -> Any:
         }
     )
 
-    @DBOS.workflow(name="noop")
     async def noop(n: int) -> int:
         started()
         return n
 
+    DBOS.workflow(name="noop")(noop)
     DBOS.launch()
     return DBOS
 

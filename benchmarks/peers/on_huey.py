@@ -52,7 +52,7 @@ def drain(huey: Any, *, jobs: int, workers: int, worker_type: str) -> float:
     start = time.monotonic()
     consumer.start()
     end = wait(huey, jobs)
-    consumer.stop()
+    consumer.stop(graceful=True)
     return jobs / (end - start)
 
 
@@ -62,13 +62,14 @@ def until_completed(huey: Any, jobs: int) -> Callable[[Any, int], float]:
 
     lock, done, count = threading.Lock(), threading.Event(), 0
 
-    @huey.signal(SIGNAL_COMPLETE)  # type: ignore[untyped-decorator]
     def completed(signal: str, task: Any) -> None:
         nonlocal count
         with lock:
             count += 1
             if count == jobs:
                 done.set()
+
+    huey.signal(SIGNAL_COMPLETE)(completed)
 
     def wait(huey: Any, jobs: int) -> float:
         done.wait()

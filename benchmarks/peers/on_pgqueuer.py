@@ -19,7 +19,8 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         import uvloop
     except ImportError:
         return asyncio.run(main)
-    return uvloop.run(main)
+    result: T = uvloop.run(main)
+    return result
 
 
 async def queries(url: str) -> Any:
@@ -52,13 +53,13 @@ async def consume(url: str, batch: int, jobs: int | None) -> int:
     queue = PgQueuer((await queries(url)).driver)
     done = 0
 
-    @queue.entrypoint("noop")
     async def noop(job: Any) -> None:
         nonlocal done
         done += 1
         if done == jobs:
             queue.shutdown.set()
 
+    queue.entrypoint("noop")(noop)
     # run() returns when what was done is logged, and the log is what is durable.
     await queue.run(batch_size=batch, mode=QueueExecutionMode.drain, dequeue_timeout=timedelta(seconds=0.05))
     return done

@@ -18,14 +18,15 @@ def measure(url: str, part: Callable[[Any, Any], Awaitable[float]], connections:
     logging.getLogger("procrastinate").setLevel(logging.ERROR)
     app = App(connector=PsycopgConnector(conninfo=url, min_size=connections, max_size=connections))
 
-    @app.task(name="noop")
     async def noop(n: int) -> int:
         return n
+
+    task = app.task(name="noop")(noop)
 
     async def main() -> float:
         async with app.open_async():
             await app.schema_manager.apply_schema_async()
-            return await part(app, noop)
+            return await part(app, task)
 
     return asyncio.run(main())
 

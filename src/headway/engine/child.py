@@ -9,6 +9,7 @@ from __future__ import annotations
 import faulthandler
 import importlib
 import inspect
+import io
 import json
 import os
 import select
@@ -100,24 +101,28 @@ def _decode(line: bytes) -> Message:
 class Gate(Stop):
     """Lets a stop request into the user's code as an exception, once, and never into the middle of ours."""
 
-    __slots__ = ("_delivered", "_inside", "_main", "armed")
+    __slots__ = ("_inside", "_main", "_raised", "armed")
 
     def __init__(self) -> None:
         super().__init__()
         self.armed = False
-        self._delivered = False
+        self._raised = False
         self._inside = 0
         self._main = threading.get_ident()
 
     @property
     def wanted(self) -> bool:
-        return self.asked and self.armed and not self._delivered
+        return self.asked and self.armed and not self._raised
 
     def deliver(self) -> None:
         """In the main thread: raise if there is a request that has not been raised yet."""
         if self.wanted and not self._inside:
-            self._delivered = True
-            raise errors.Stopped("the job was asked to stop")
+            self.check()
+
+    def check(self) -> None:
+        # A stop point raises each time, but once it has, no signal may interrupt the clean-up that follows.
+        self._raised = self._raised or (self.asked and threading.get_ident() == self._main)
+        super().check()
 
     def __enter__(self) -> None:
         """Our own code begins: half a message sent or an answer left unread would garble all that follow."""
@@ -238,7 +243,8 @@ def _check_answer(message: Message | None) -> None:
 class Program:
     """The child's life: one job after the other, until the parent ends it or is gone."""
 
-    def __init__(self, work: socket.socket, control: socket.socket) -> None:
+    def __init__(self, work: socket.socket, control: socket.socket, parent: int) -> None:
+        self._parent = parent
         self._channel = Channel(work)
         self._control = Channel(control)
         self._tag = os.environ[processes.TAG]
@@ -266,10 +272,14 @@ class Program:
         faulthandler.enable()
         processes.become_subreaper()
         signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the thread that started us may have blocked some
+        signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, _ignore)  # a function: SIG_IGN would be inherited by every command
         os.register_at_fork(after_in_child=self._let_go)
         for stream in (sys.stdout, sys.stderr):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(
+                    encoding="utf-8", errors="backslashreplace", line_buffering=True, write_through=False
+                )
         threading.Thread(target=self._watch, name="headway-watch", daemon=True).start()
 
     def _messages(self) -> Iterator[Message]:
@@ -360,9 +370,11 @@ class Program:
         self._gate.deliver()
 
     def _watch(self) -> None:
+        if os.getppid() != self._parent:
+            self._die()
         poller = select.poll()
         poller.register(self._control, select.POLLIN)
-        parent = processes.open_pidfd(os.getppid())
+        parent = processes.open_pidfd(self._parent)
         if parent is not None:  # a process forked from the parent may hold the socket open when it dies
             poller.register(parent, select.POLLIN)
         while True:
@@ -373,13 +385,16 @@ class Program:
                 for message in messages:
                     self._stop(message["serial"])
             # Again and again: a signal just before a system call begins does not interrupt it.
-            if self._gate.wanted:
+            if self._gate.wanted and signal.getsignal(signal.SIGTERM) == self._on_signal:
                 signal.pthread_kill(self._main, signal.SIGTERM)
 
     def _stop(self, serial: int) -> None:
         self._stop_serial = serial
-        if self._serial == serial:
-            self._gate.asked = True
+        if self._serial != serial:
+            return
+        self._gate.asked = True
+        if signal.getsignal(signal.SIGTERM) != self._on_signal:  # the task's own: it shall see the signal, but once
+            signal.pthread_kill(self._main, signal.SIGTERM)
 
     def _die(self) -> NoReturn:
         """The parent is gone: end all below us, then ourselves."""
@@ -485,12 +500,13 @@ def _not_loaded(work: Work, outcome: Outcome) -> Failed:
 
 
 def main() -> None:
-    """`python -m headway.engine.child <fd of the work socket> <fd of the control socket>`"""
-    work, control = (socket.socket(fileno=int(fd)) for fd in sys.argv[1:3])
+    """`python -m headway.engine.child <fd of the work socket> <fd of the control socket> <pid of the parent>`"""
+    first, second, parent = map(int, sys.argv[1:])
     del sys.argv[1:]
+    work, control = socket.socket(fileno=first), socket.socket(fileno=second)
     for sock in (work, control):
         sock.set_inheritable(False)
-    Program(work, control).live()
+    Program(work, control, parent).live()
 
 
 if __name__ == "__main__":

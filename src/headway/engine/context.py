@@ -85,6 +85,10 @@ class Stop:
     def __init__(self) -> None:
         self.asked = False
 
+    def check(self) -> None:
+        if self.asked:
+            raise Stopped("the job was asked to stop")
+
 
 class BudgetExceeded(BaseException):
     """Ends the work that spent more than it may. Not an `Exception`, so that work does not swallow it."""
@@ -139,8 +143,7 @@ class Context:
 
     def check(self) -> None:
         """A stop point: raises `Stopped` if somebody asked for a stop."""
-        if self._stop.asked:
-            raise Stopped("the job was asked to stop")
+        self._stop.check()
 
     def progress(self, iterable: Iterable[T], label: str = "", total: float | None = None) -> Iterator[T]:
         """The items of `iterable`, one report and one stop point for each."""
@@ -279,32 +282,25 @@ class Pipe:
 
     def read(self) -> bool:
         """Read once; False if nothing was there."""
-        data = self._some()
+        try:
+            data = os.read(self.fd, _READ)
+        except BlockingIOError:
+            return False
+        self.ended = not data
         for line in self._lines.feed(data):
             self._take(line)
         return bool(data)
 
     def drain(self) -> None:
-        """Read what is there, the unfinished line too: all of what a pipe can hold, but not for ever."""
+        """Read what is there: all that a pipe can hold, but not for ever."""
         for _ in range(_MOST_READS):
             if not self.read():
-                break
+                return
+
+    def end_line(self) -> None:
+        """Nothing more is to come of the line that has begun."""
         for line in self._lines.end():
             self._take(line)
-
-    def discard(self) -> None:
-        for _ in range(_MOST_READS):
-            if not self._some():
-                break
-        self._lines = Lines()
-
-    def _some(self) -> bytes:
-        try:
-            data = os.read(self.fd, _READ)
-        except BlockingIOError:
-            return b""
-        self.ended = not data
-        return data
 
 
 # --- log ----------------------------------------------------------------------------------------------------------

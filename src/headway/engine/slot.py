@@ -38,7 +38,7 @@ _WITHOUT_PIDFD = 0.05
 class _Run:
     """One piece of work under way, and why it is to end, if it is."""
 
-    __slots__ = ("deadline", "grace", "lost", "over", "serial", "sink", "tail", "too_long", "why")
+    __slots__ = ("deadline", "grace", "lost", "running", "serial", "sink", "tail", "too_long", "why")
 
     def __init__(self, serial: int, sink: Sink, grace: float) -> None:
         self.serial = serial
@@ -49,7 +49,8 @@ class _Run:
         self.why: Literal["stop", "timeout", "lease"] | None = None
         self.lost: errors.LeaseLost | None = None
         self.tail: deque[str] = deque(maxlen=_TAIL_LINES)
-        self.over = threading.Event()
+        self.running = threading.Lock()  # an Event would do, but takes longer to make than all the rest
+        self.running.acquire()
 
 
 class Child:
@@ -162,15 +163,14 @@ class Child:
         if self._run is not None or self._buried:
             raise errors.WrongState("this child has work, or has ended")
         if self._serial:
-            for pipe in self._pipes.values():
-                pipe.discard()  # what came while nothing ran belongs to no job
+            self._drain_output()  # what came while nothing ran belongs to no job
         self._serial += 1
         self._run = _Run(self._serial, sink, grace)
         return self._run
 
     def _finish(self, run: _Run) -> None:
         self._run = None
-        run.over.set()
+        run.running.release()
         self.idle_since = self._clock.monotonic()
         if self._buried:
             self._release()
@@ -289,8 +289,11 @@ class Child:
             self._poller.unregister(pipe.fd)
 
     def _drain_output(self) -> None:
+        for fd, _ in self._poller.poll(0):
+            if fd in self._pipes:
+                self._pipes[fd].drain()
         for pipe in self._pipes.values():
-            pipe.drain()
+            pipe.end_line()
 
     def _log(self, level: str, line: str) -> None:
         run = self._run
@@ -309,7 +312,8 @@ class Child:
         threading.Thread(target=self._end_after, args=(run, grace), name="headway-stop", daemon=True).start()
 
     def _end_after(self, run: _Run, grace: float) -> None:
-        if run.over.wait(grace):
+        if run.running.acquire(timeout=max(0, grace)):
+            run.running.release()  # for the one who waits because of another request
             return
         with self._ending:
             if not self._buried:
@@ -357,7 +361,7 @@ class Child:
 
 def _spawn(tag: str, fds: tuple[int, int], cwd: str | None, env: Mapping[str, str] | None) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-P", "-c", _BOOT, *map(str, fds), _ROOT],
+        [sys.executable, "-P", "-c", _BOOT, *map(str, fds), str(os.getpid()), _ROOT],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -27,6 +27,10 @@ class Actor:
     def text(self) -> str:
         return json.dumps({"type": self.type, "id": self.id, "name": self.name}, separators=(",", ":"))
 
+    @property
+    def shown(self) -> str:
+        return self.name or self.id or self.type
+
     @staticmethod
     def parse(text: str) -> Actor:
         return Actor(**json.loads(text))

@@ -78,7 +78,11 @@ MOVES: Mapping[Verb, Mapping[State, frozenset[State]]] = {
 
 # The legal paths of domain.md §2, as edges; `headway verify` walks them.
 EDGES: frozenset[tuple[State, State]] = frozenset(
-    (origin, target) for moves in MOVES.values() for origin, targets in moves.items() for target in targets if origin != target
+    (origin, target)
+    for moves in MOVES.values()
+    for origin, targets in moves.items()
+    for target in targets
+    if origin != target
 )
 
 
@@ -135,7 +139,9 @@ def decide(standing: Standing, outcome: Outcome, rng: Callable[[], float]) -> Tr
         case Failed():
             return _stopped(standing, outcome) or _failed(standing, outcome, rng)
         case Stopped():
-            return _stopped(standing, Failed(FailureKind.INTERRUPTED, "", outcome.exit_code)) or _shut_down(standing, rng)
+            return _stopped(standing, Failed(FailureKind.INTERRUPTED, "", outcome.exit_code)) or _shut_down(
+                standing, rng
+            )
         case Interrupted():
             return _stopped(standing, Failed(FailureKind.INTERRUPTED, outcome.error)) or _shut_down(standing, rng)
         case Lost():

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from headway.errors import WrongState
-from headway.model.job import Job, Options
+from headway.model.job import Actor, Job, Options
 from headway.model.states import MOVES, State, Stop, Transition, Verb
 
 S = State
@@ -73,28 +73,28 @@ def _stopping_error(job: Job) -> str:
     return kind + (job.reason or job.status.name.lower())
 
 
-def cancel(job: Job, *, by: str, now: int) -> Change:
+def cancel(job: Job, *, actor: Actor, now: int) -> Change:
     _allowed(job, Verb.CANCEL)
     if job.status is S.RUNNING:
-        return _stop(job, Stop.CANCEL)
-    reason = f"cancelled by {by}"
+        return _stop(job, Stop.CANCEL, actor)
+    reason = f"cancelled by {actor.shown}"
     run = RunEnd(S.FAILED, f"{reason}: {_stopping_error(job)}") if job.fence > 0 else None
     return Change(_ended(job, S.CANCELLED, now, reason), "job.cancelled", {"reason": reason}, run)
 
 
-def interrupt(job: Job) -> Change:
+def interrupt(job: Job, *, actor: Actor) -> Change:
     _allowed(job, Verb.INTERRUPT)
     if job.status is S.RUNNING:
-        return _stop(job, Stop.INTERRUPT)
+        return _stop(job, Stop.INTERRUPT, actor)
     if job.fence > 0:
         raise refuse(job, Verb.INTERRUPT, "it waits to be resumed: cancel it, or interrupt it when it runs")
     return Change(replace(job, status=S.WAITING, gate=0, hold=1, reason="hold"), "job.held", {"reason": "hold"})
 
 
-def _stop(job: Job, stop: Stop) -> Change:
+def _stop(job: Job, stop: Stop, actor: Actor) -> Change:
     if job.stop is Stop.CANCEL and stop is Stop.INTERRUPT:
         raise refuse(job, Verb.INTERRUPT, "it is being cancelled")
-    return Change(replace(job, stop=stop), "job.stop_requested", {"stop": stop.value})
+    return Change(replace(job, stop=stop, stop_by=actor.text()), "job.stop_requested", {"stop": stop.value})
 
 
 def resume(job: Job, *, now: int, spent: Mapping[str, float], budget: Mapping[str, float] | None) -> Change:
@@ -106,7 +106,9 @@ def resume(job: Job, *, now: int, spent: Mapping[str, float], budget: Mapping[st
         options = replace(options, budget=tuple(sorted(budget.items())))
         job = replace(job, options=options.text())
     if job.status is not S.WAITING and (over := over_budget(options, spent)):
-        raise WrongState(f"job {job.id} is over its budget ({over}): resume it with a larger one", status=job.status.name)
+        raise WrongState(
+            f"job {job.id} is over its budget ({over}): resume it with a larger one", status=job.status.name
+        )
     return Change(_queued(replace(job, failure_kind=None, exhausted=0), now), "job.resumed")
 
 
@@ -119,14 +121,18 @@ def resolve(job: Job, *, result: str, by: str, now: int) -> Change:
 def release(job: Job, *, by: str, now: int) -> Change:
     _allowed(job, Verb.RELEASE)
     ended = replace(_ended(job, S.FAILED, now, f"released by {by}"), exhausted=1)
-    return Change(ended, "job.failed", {"reason": f"released by {by}", "exhausted": True}, RunEnd(S.FAILED, _stopping_error(job)))
+    return Change(
+        ended, "job.failed", {"reason": f"released by {by}", "exhausted": True}, RunEnd(S.FAILED, _stopping_error(job))
+    )
 
 
 def close_for_retry(job: Job, *, by: str, now: int) -> Change:
     """A held job that a person retries ends FAILED; the new job takes its place."""
     _allowed(job, Verb.RETRY)
     reason = f"retried by {by}"
-    return Change(_ended(job, S.FAILED, now, reason), "job.failed", {"reason": reason}, RunEnd(S.FAILED, _stopping_error(job)))
+    return Change(
+        _ended(job, S.FAILED, now, reason), "job.failed", {"reason": reason}, RunEnd(S.FAILED, _stopping_error(job))
+    )
 
 
 def bring_forward(job: Job, *, now: int, params: str | None, priority: int | None, options: str | None) -> Change:
@@ -228,5 +234,3 @@ def over_budget(options: Options, spent: Mapping[str, float]) -> str | None:
         if spent.get(meter, 0.0) > cap:
             return f"budget for {meter} used up: {spent[meter]:g} of {cap:g}"
     return None
-
-

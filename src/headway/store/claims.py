@@ -126,3 +126,8 @@ def due(tx: Tx) -> int | None:
 def promote(tx: Tx, actor: Actor) -> int:
     """Moves what is due: SCHEDULED to QUEUED, expired to SKIPPED. Returns how many."""
     return len(tx.run("promote", actor=actor.text())) + len(tx.run("expire", actor=actor.text()))
+
+
+def record_stuck(tx: Tx, tenant_id: int, claim: Claim, version: int, actor: Actor) -> None:
+    event = (tenant_id, "job", claim.job_id, version, "job.not_stopping", 3, actor.text(), claim.fence, None)
+    tx.run("add_events", rows=json.dumps([event]))

@@ -14,7 +14,7 @@ from importlib import resources
 from typing import Any, TypeVar
 
 from headway.clock import Clock, SystemClock
-from headway.errors import HeadwayError
+from headway.errors import BadInput, HeadwayError
 from headway.faults import point
 
 T = TypeVar("T")
@@ -82,6 +82,7 @@ class Database(ABC):
 
     dialect: str
     tries = 20
+    one_writer = False
 
     def __init__(self, url: str, clock: Clock | None = None) -> None:
         self.url = url
@@ -104,6 +105,10 @@ class Database(ABC):
     @abstractmethod
     def once(self, name: str, /, **params: object) -> list[Row]:
         """One statement in a transaction of its own, as cheaply as the database allows."""
+
+    def run_on(self, connection: Any, name: str, params: Mapping[str, object]) -> list[Row]:
+        """One statement on a connection, and in a transaction, of the caller's own."""
+        raise BadInput("connection= needs PostgreSQL: SQLite has one writer, and it is ours", field="connection")
 
     @abstractmethod
     def waiter(self) -> Waiter: ...

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from headway.errors import NotFound
 from headway.model.job import Actor, Job, NewJob, Run
 from headway.model.outcome import FailureKind
+from headway.model.states import State
 from headway.model.verbs import Change
 from headway.store import rows
 from headway.store.db import Row, Tx
@@ -112,7 +114,13 @@ def apply(tx: Tx, change: Change, actor: Actor) -> int:
     )
     assert landed, f"job {job.id} was changed without its lock"
     if change.run is not None:
-        tx.run("close_run", job_id=job.id, status=int(change.run.status), exit_code=change.run.exit_code, error=change.run.error)
+        tx.run(
+            "close_run",
+            job_id=job.id,
+            status=int(change.run.status),
+            exit_code=change.run.exit_code,
+            error=change.run.error,
+        )
     if change.result is not None and change.result != "null":
         tx.run("save_result", job_id=job.id, body=change.result)
     record(tx, job, change.kind, actor, version=job.version + 1, data=change.data)
@@ -120,7 +128,14 @@ def apply(tx: Tx, change: Change, actor: Actor) -> int:
 
 
 def record(
-    tx: Tx, job: Job, kind: str, actor: Actor, *, version: int, data: Mapping[str, object] | None = None, fence: int | None = None
+    tx: Tx,
+    job: Job,
+    kind: str,
+    actor: Actor,
+    *,
+    version: int,
+    data: Mapping[str, object] | None = None,
+    fence: int | None = None,
 ) -> None:
     """One event of a job."""
     text = json.dumps(data) if data else None
@@ -157,3 +172,11 @@ def insert_retry(
     tx.run("copy_report", from_id=parent.id, to_id=job_id, with_checkpoint=int(same_params))
     tx.run("mark_carries", id=job_id)
     return int(job_id)
+
+
+def close_like_run(tx: Tx, job: Job, run: State, actor: Actor) -> None:
+    """Damage only: the run has ended and the job has not; the run is the record, so the job follows it."""
+    ((now,),) = tx.run("time")
+    ended = replace(job, status=run, finished_at=int(now), worker_id=None, slot=None, stop=None, stop_by=None)
+    kind = {State.COMPLETED: "job.completed", State.FAILED: "job.failed", State.SKIPPED: "job.skipped"}[run]
+    apply(tx, Change(ended, kind, {"reason": "its run had already ended"}), actor)

@@ -10,7 +10,7 @@ import random
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,7 +19,7 @@ from psycopg import errors as pg
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from headway.clock import Clock
-from headway.errors import CommitUnknown, HeadwayError, Unreachable
+from headway.errors import BadInput, CommitUnknown, HeadwayError, Unreachable
 from headway.faults import point
 from headway.store.db import Call, Conflict, Database, Row, Tx, Waiter, load_statements, render, statements_of
 from headway.store.rows import fragments as column_fragments
@@ -224,6 +224,12 @@ class PostgresDatabase(Database):
         assert isinstance(tx, PostgresTx)
         with translated():
             tx.connection.execute(render(text, self.fragments).encode(), prepare=False)
+
+    def run_on(self, connection: Any, name: str, params: Mapping[str, object]) -> list[Row]:
+        if not isinstance(connection, psycopg.Connection):
+            raise BadInput("connection= takes a psycopg connection (psycopg.Connection)", field="connection")
+        tx = PostgresTx(self, connection, name)
+        return tx.run(name, **params)
 
     def waiter(self) -> Waiter:
         waiter = PostgresWaiter(self)

@@ -106,6 +106,7 @@ def translated() -> Iterator[None]:
 
 class SqliteDatabase(Database):
     dialect = "sqlite"
+    one_writer = True
 
     def __init__(self, path: str, *, clock: Clock | None = None) -> None:
         super().__init__(path, clock)
@@ -133,7 +134,9 @@ class SqliteDatabase(Database):
                 list(connection.execute(f"pragma {pragma} = {wanted}"))
                 (found,) = connection.execute(f"pragma {pragma}").fetchone()
                 if found != wanted:
-                    raise Refused(f"SQLite did not accept {pragma} = {wanted} (it is {found}): is the file on a network disk?")
+                    raise Refused(
+                        f"SQLite did not accept {pragma} = {wanted} (it is {found}): is the file on a network disk?"
+                    )
         self.connections.append(connection)
         return connection
 

@@ -160,6 +160,7 @@ class _Output:
                     self._read(self._pipes[fd])
         for pipe in self._pipes.values():
             pipe.drain()
+            pipe.end_line()
         self._close()
         return self._process.returncode
 

@@ -135,4 +135,60 @@ select id, position from hw_job where tenant_id = :tenant_id and priority = :pri
 -- name: respace
 update hw_job set position = (select r.position from {rows(id bigint, position bigint)} as r where r.id = hw_job.id),
   version = version + 1
-where id in (select r.id from {rows(id bigint, position bigint)} as r) returning id, tenant_id, version, position;
+where id in (select r.id from {rows(id bigint, position bigint)} as r) returning id, tenant_id, version, position, status, fence;
+
+-- name: late_write_known
+-- Whether a stale fence was already seen at work: one event for it is enough.
+select 1 from hw_event where thing_id = :id and thing = 'job' and kind = 'job.late_write_rejected' and fence = :fence limit 1;
+
+-- name: bump_version
+update hw_job set version = version + 1 where id = :id returning tenant_id, version, status;
+
+-- name: mark_reason
+-- A word about a running job that changes nothing else: fenced like every worker write.
+update hw_job set reason = :reason, version = version + 1 where id = :id and fence = :fence and status + 0 = 3
+returning tenant_id, version;
+
+-- name: try_lock_job
+-- A job unless somebody else is changing it right now.
+select {job_columns} from hw_job j where j.id = :id {skip_locked};
+
+-- name: any_retry
+select id from hw_job where retry_of = :id limit 1;
+
+-- name: prunable
+-- Ended before the cutoff, oldest first.
+select id from hw_job where finished_at is not null and finished_at < :before order by finished_at limit :limit;
+
+-- name: begin_pruning
+update hw_pruning set active = 1;
+
+-- name: end_pruning
+update hw_pruning set active = 0;
+
+-- name: prune
+delete from hw_result where job_id in {ids};
+delete from hw_report where job_id in {ids};
+delete from hw_log where job_id in {ids};
+delete from hw_artifact where job_id in {ids};
+delete from hw_run where job_id in {ids};
+delete from hw_event where thing = 'job' and thing_id in {ids};
+delete from hw_job where id in {ids};
+
+-- name: tally
+insert into hw_tally (tenant_id, name, count) select tenant_id, 'jobs', count(*) from hw_job where id in {ids} group by tenant_id
+on conflict (tenant_id, name) do update set count = hw_tally.count + excluded.count;
+
+-- name: artifact_paths
+select distinct path from hw_artifact where job_id in {ids};
+
+-- name: artifact_in_use
+select 1 from hw_artifact where path = :path limit 1;
+
+-- name: prune_workers
+delete from hw_worker where gone_at is not null and gone_at < :before
+and not exists (select 1 from hw_job j where j.status = 3 and j.worker_id = hw_worker.id)
+and not exists (select 1 from hw_process p where p.worker_id = hw_worker.id);
+
+-- name: unfinished_params
+select params from hw_job where tenant_id = :tenant_id and task = :task and status <= 5 order by id;

@@ -47,7 +47,7 @@ where j.status = 3 and (r.job_id is null or r.finished_at is not null) order by 
 
 -- name: undecided_failures
 -- FAILED by itself, with neither a retry nor the word that there is none.
-select j.id from hw_job j where j.status = 7 and j.exhausted = 0 and j.id > :after
+select j.id from hw_job j where j.status = 7 and j.exhausted = 0 and j.id > :after and j.finished_at >= :since
 and not exists (select 1 from hw_job c where c.retry_of = j.id) order by j.id limit 200;
 
 -- name: add_process

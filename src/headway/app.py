@@ -1,0 +1,165 @@
+"""The application object: tasks are declared on it, jobs are enqueued through it, workers run it."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, TypeVar, overload
+
+from headway.engine.client import Client
+from headway.engine.context import Context
+from headway.engine.handle import Job
+from headway.engine.registry import Registry, make_spec
+from headway.engine.task import P, Task, make_options
+from headway.errors import BadInput
+from headway.model.job import Actor, NewJob, Options
+from headway.model.retry import RetryPolicy
+from headway.model.values import check_priority, to_json
+from headway.store.db import Database, open_database
+from headway.store.migrate import migrate
+from headway.tasks.command import command
+
+if TYPE_CHECKING:
+    from headway.clock import Clock
+    from headway.config import Settings
+
+R = TypeVar("R")
+
+
+def current_user() -> Actor:
+    """Who runs this process, for the audit."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):
+        name = f"uid {os.getuid()}"
+    return Actor("user", str(os.getpid()), name)
+
+
+class App:
+    """Nothing is read or opened before it is needed: importing a module with an App costs nothing."""
+
+    def __init__(
+        self, database: str | None = None, *, config: str | Path | None = None, clock: Clock | None = None, **settings: Any
+    ) -> None:
+        self.registry = Registry()
+        self.tasks: dict[str, Task[..., Any]] = {}
+        self._overrides: dict[str, Any] = {**settings, **({"database": database} if database is not None else {})}
+        self._config = Path(config) if config is not None else None
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._settings: Settings | None = None
+        self._database: Database | None = None
+        self._client: Client | None = None
+        self._declare(command.function, name=command.name)
+
+    # --- declaring ---
+
+    @overload
+    def task(self, name: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, name: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, name: str | None = None, /, **options: Any) -> _Declare: ...
+    def task(self, name: Any = None, /, **options: Any) -> Any:
+        """Declares a task: `@app.task`, `@app.task("story.generate", timeout="30m")`."""
+        if callable(name):
+            return self._declare(name, name=None)
+        return lambda function: self._declare(function, name=name, **options)
+
+    def _declare(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None,
+        isolation: str | None = None,
+        priority: int = 0,
+        resources: list[str] | None = None,
+        direct: str | None = None,
+        **options: Any,
+    ) -> Task[..., Any]:
+        if resources or direct:
+            raise BadInput("resources and direct calls are not part of this version", field="resources" if resources else "direct")
+        wished = make_options(Options(), **options)
+        spec = make_spec(function, name=name, isolation=isolation, options=wished, priority=check_priority(priority))
+        self.registry.add(spec)
+        task: Task[..., Any] = Task(spec, lambda: self.client)
+        self.tasks[spec.name] = task
+        return task
+
+    # --- using ---
+
+    @property
+    def settings(self) -> Settings:
+        from headway.config import load
+
+        with self._lock:
+            if self._settings is None:
+                self._settings = load(self._config, os.environ, self._overrides)
+            return self._settings
+
+    @property
+    def database(self) -> Database:
+        """Opened, and its schema brought up to date, when it is first needed."""
+        with self._lock:
+            if self._database is None:
+                database = open_database(self.settings.database, clock=self._clock, listen=self.settings.listen)
+                migrate(database)
+                self._database = database
+            return self._database
+
+    @property
+    def client(self) -> Client:
+        with self._lock:
+            if self._client is None:
+                self._client = Client(self.database, self.registry, actor=current_user())
+            return self._client
+
+    def enqueue(self, task: str, params: Mapping[str, object] | None = None, **wishes: Any) -> Job:
+        """A job of a task that is known by its name only: of another process, say."""
+        if task in self.tasks:
+            known = self.tasks[task].using(**wishes) if wishes else self.tasks[task]
+            return known.enqueue(**(params or {}))
+        self.client.check_task(task)
+        spec = make_spec(_elsewhere, name=task, isolation=None, options=self._defaults(), priority=0)
+        text = to_json(dict(params or {}), field="params")
+        bare: Task[..., Any] = Task(spec, lambda: self.client).using(**wishes)
+        job_id, created = self.client.enqueue(NewJob(task, text, bare._wishes.text, **bare._wishes.fields))  # type: ignore[arg-type]
+        return Job(self.client, job_id, created=created)
+
+    @staticmethod
+    def _defaults() -> Options:
+        return Options(retry=RetryPolicy())
+
+    def job(self, job_id: int) -> Job:
+        """A job that exists already."""
+        self.client.get(job_id)
+        return Job(self.client, job_id)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._database is not None:
+                self._database.close()
+            self._database = self._client = None
+
+    def __enter__(self) -> App:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class _Declare(Protocol):
+        @overload
+        def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+        @overload
+        def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+
+def _elsewhere(**params: Any) -> None:
+    """Stands for the function of a task that only other processes have."""

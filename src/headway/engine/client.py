@@ -1,0 +1,372 @@
+"""What people and programs do to jobs: each verb one transaction. Python, command line and HTTP all come here."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from headway.clock import micros
+from headway.engine.registry import Registry, unknown_text
+from headway.errors import BadInput, NotFound, WrongState
+from headway.model import verbs
+from headway.model.job import Actor, Job, NewJob, Options
+from headway.model.states import State, Verb
+from headway.model.values import check_priority, to_json
+from headway.model.verbs import Change
+from headway.store import claims, jobs, places
+from headway.store.db import Database, Tx
+
+KNOWN_FOR = 30 * 86400.0
+REFRESH_SECONDS = 5.0
+
+
+class _Wish:
+    """One caller's job on its way into a shared transaction."""
+
+    __slots__ = ("answer", "error", "job")
+
+    def __init__(self, job: NewJob) -> None:
+        self.job = job
+        self.answer: tuple[int, bool] | None = None
+        self.error: BaseException | None = None
+
+
+class Client:
+    """The verbs, for one tenant and one actor."""
+
+    def __init__(self, database: Database, registry: Registry, *, actor: Actor, tenant: str = "default") -> None:
+        self.database = database
+        self.registry = registry
+        self.actor = actor
+        self.tenant = tenant
+        self.buckets = claims.Buckets(database)
+        self._tenant_id: int | None = None
+        self._known: tuple[float, frozenset[str]] = (0.0, frozenset())
+        self._wishes: list[_Wish] = []
+        self._collecting = threading.Lock()
+        self._leading = threading.Lock()
+
+    @property
+    def tenant_id(self) -> int:
+        if self._tenant_id is None:
+            with self.database.read() as tx:
+                found = tx.run("tenant_by_name", name=self.tenant)
+            if not found:
+                raise NotFound(f"there is no tenant {self.tenant!r}")
+            self._tenant_id = int(found[0][0])
+        return self._tenant_id
+
+    # --- creating ---
+
+    def check_task(self, name: str) -> None:
+        """A task that neither this process nor any recent worker knows would wait for ever: refused."""
+        if name in self.registry.specs:
+            return
+        at, known = self._known
+        if name not in known or time.monotonic() - at > REFRESH_SECONDS:
+            with self.database.read() as tx:
+                known = frozenset(row[0] for row in tx.run("known_tasks", within=micros(KNOWN_FOR)))
+            self._known = (time.monotonic(), known)
+        if name not in known:
+            raise BadInput(
+                unknown_text(name, sorted({*known, *self.registry.specs})), code="unknown_task", field="task"
+            )
+
+    def enqueue(self, job: NewJob) -> tuple[int, bool]:
+        """Stores one job durably. Returns its id, and whether it is new (False: its key was taken by that job)."""
+        if not self.database.one_writer:
+            return self._store([job])[0]
+        # Who gets the writer takes everybody's jobs along: callers at the same time share one commit.
+        wish = _Wish(job)
+        with self._collecting:
+            self._wishes.append(wish)
+        with self._leading:
+            if wish.answer is None and wish.error is None:
+                self._lead()
+        if wish.error is not None:
+            raise wish.error
+        assert wish.answer is not None
+        return wish.answer
+
+    def _lead(self) -> None:
+        with self._collecting:
+            batch, self._wishes = self._wishes, []
+        try:
+            answers = self._store([wish.job for wish in batch])
+        except BaseException as error:
+            for wish in batch:
+                wish.error = error
+            raise
+        for wish, answer in zip(batch, answers, strict=True):
+            wish.answer = answer
+
+    def enqueue_many(self, new: Sequence[NewJob]) -> list[tuple[int, bool]]:
+        """Stores all of them in one transaction, or none."""
+        return self._store(new) if new else []
+
+    def _store(self, new: Sequence[NewJob]) -> list[tuple[int, bool]]:
+        params = self._parameters(new)
+        if any(job.key is not None for job in new):
+            answers = self.database.transact("enqueue", lambda tx: self._store_keyed(tx, new, params))
+        else:
+            ids = jobs.by_order(self.database.once("enqueue", **params), len(new))
+            answers = [(job_id, True) for job_id in ids if job_id is not None]
+        self.database.announce()
+        return answers
+
+    def _parameters(self, new: Sequence[NewJob]) -> dict[str, Any]:
+        tenant_id = self.tenant_id
+        buckets = {task: self.buckets.of(tenant_id, task) for task in {job.task for job in new}}
+        return {"rows": jobs.new_rows(new, buckets), "tenant_id": tenant_id, "actor": self.actor.text()}
+
+    def _store_keyed(self, tx: Tx, new: Sequence[NewJob], params: dict[str, Any]) -> list[tuple[int, bool]]:
+        ids = jobs.by_order(tx.run("enqueue", **params), len(new))
+        return [(job_id, True) if job_id is not None else (self._holder(tx, job, params), False)
+                for job, job_id in zip(new, ids, strict=True)]  # fmt: skip
+
+    def _holder(self, tx: Tx, job: NewJob, params: dict[str, Any]) -> int:
+        """Who has the key. It may end between two looks: then the job is stored after all."""
+        assert job.key is not None
+        while True:
+            holder = jobs.with_key(tx, params["tenant_id"], job.task, job.key)
+            if holder is not None:
+                return holder.id
+            (job_id,) = jobs.by_order(tx.run("enqueue", **{**params, **self._parameters([job])}), 1)
+            if job_id is not None:
+                return job_id
+
+    def enqueue_on(self, connection: Any, new: Sequence[NewJob]) -> list[int]:
+        """Stores jobs in the caller's own PostgreSQL transaction: they exist if and when it commits."""
+        if any(job.key is not None for job in new):
+            raise BadInput("a key cannot be used together with connection=: enqueue without one of them", field="key")
+        answer = self.database.run_on(connection, "enqueue", self._parameters(new))
+        self.database.run_on(connection, "notify", {})
+        return [job_id for job_id in jobs.by_order(answer, len(new)) if job_id is not None]
+
+    # --- verbs ---
+
+    def _change(self, label: str, job_id: int, change: Callable[[Tx, Job, int], Change]) -> Job:
+        def work(tx: Tx) -> Job:
+            job = jobs.lock(tx, job_id, self.tenant_id)
+            jobs.apply(tx, change(tx, job, self._now(tx)), self.actor)
+            tx.wake()
+            return jobs.find(tx, job_id, self.tenant_id)
+
+        return self.database.transact(label, work)
+
+    @staticmethod
+    def _now(tx: Tx) -> int:
+        ((now,),) = tx.run("time")
+        return int(now)
+
+    def cancel(self, job_id: int) -> Job:
+        return self._change("cancel", job_id, lambda _, job, now: verbs.cancel(job, actor=self.actor, now=now))
+
+    def interrupt(self, job_id: int) -> Job:
+        return self._change("interrupt", job_id, lambda _, job, __: verbs.interrupt(job, actor=self.actor))
+
+    def resume(self, job_id: int, budget: Mapping[str, float] | None = None) -> Job:
+        return self._change(
+            "resume",
+            job_id,
+            lambda tx, job, now: verbs.resume(job, now=now, spent=jobs.spent(tx, job.id), budget=budget),
+        )
+
+    def resolve(self, job_id: int, result: object = None) -> Job:
+        text = to_json(result, field="result")
+        by = self.actor.shown
+        return self._change("resolve", job_id, lambda _, job, now: verbs.resolve(job, result=text, by=by, now=now))
+
+    def release(self, job_id: int) -> Job:
+        return self._change("release", job_id, lambda _, job, now: verbs.release(job, by=self.actor.shown, now=now))
+
+    def edit(
+        self,
+        job_id: int,
+        *,
+        params: Mapping[str, object] | None = None,
+        priority: int | None = None,
+        not_before: int | None = None,
+        expires_at: int | None = None,
+        if_version: int | None = None,
+    ) -> Job:
+        text = None if params is None else to_json(dict(params), field="params")
+        if priority is not None:
+            check_priority(priority)
+
+        def change(tx: Tx, job: Job, now: int) -> Change:
+            _expect(job, if_version)
+            if text is not None and job.task in self.registry.specs:
+                self.registry.get(job.task).signature.check(json.loads(text))
+            moved = priority is not None and priority != job.priority
+            position = places.bottom(tx) if moved and job.status.claimable_later else None
+            return verbs.edit(
+                job,
+                params=text,
+                priority=priority,
+                position=position,
+                not_before=not_before,
+                expires_at=expires_at,
+                now=now,
+            )
+
+        return self._change("edit", job_id, change)
+
+    def move(
+        self,
+        job_id: int,
+        *,
+        to: str | None = None,
+        before: int | None = None,
+        after: int | None = None,
+        rank: int | None = None,
+        if_version: int | None = None,
+    ) -> Job:
+        if sum(wish is not None for wish in (to, before, after, rank)) != 1:
+            raise BadInput("say exactly one of to, before, after and rank", field="to")
+
+        def change(tx: Tx, job: Job, _now: int) -> Change:
+            _expect(job, if_version)
+            if job.status not in (State.WAITING, State.SCHEDULED, State.QUEUED):
+                raise verbs.refuse(job, Verb.MOVE)
+            priority, position = self._place(tx, job, to, before, after, rank)
+            return verbs.move(jobs.lock(tx, job.id), priority=priority, position=position)
+
+        return self._change("move", job_id, change)
+
+    def _place(
+        self, tx: Tx, job: Job, to: str | None, before: int | None, after: int | None, rank: int | None
+    ) -> tuple[int, int]:
+        match to:
+            case "top":
+                return job.priority, places.top(tx, job, job.priority)
+            case "bottom":
+                return job.priority, places.bottom(tx)
+            case "front":
+                return places.front(tx, job)
+            case str():
+                raise BadInput(f"to must be top, bottom or front, not {to!r}", field="to")
+        if rank is not None:
+            other = places.at_rank(tx, job, rank)
+            if other is None:
+                return job.priority, places.bottom(tx)
+        else:
+            other = jobs.lock(tx, before or after or 0, self.tenant_id)
+        if other.id == job.id:
+            raise BadInput("a job cannot be moved beside itself", field="before" if before else "after")
+        if not other.status.claimable_later:
+            raise verbs.refuse(other, Verb.MOVE)
+        return other.priority, places.beside(tx, job, other, self.actor, before=after is None)
+
+    def retry(
+        self,
+        job_id: int,
+        *,
+        params: Mapping[str, object] | None = None,
+        priority: int | None = None,
+        budget: Mapping[str, float] | None = None,
+    ) -> Job:
+        """A new job for a failed one. An automatic retry that waits is brought forward instead."""
+        text = None if params is None else to_json(dict(params), field="params")
+        if priority is not None:
+            check_priority(priority)
+
+        def work(tx: Tx) -> int:
+            job = jobs.lock(tx, job_id, self.tenant_id)
+            if text is not None and job.task in self.registry.specs:
+                self.registry.get(job.task).signature.check(json.loads(text))
+            options = _with_budget(job, budget)
+            waiting = self._waiting_retry(tx, job)
+            tx.wake()
+            if waiting is not None:
+                forward = verbs.bring_forward(
+                    waiting, now=self._now(tx), params=text, priority=priority, options=options
+                )
+                jobs.apply(tx, forward, self.actor)
+                return waiting.id
+            self._close_for_retry(tx, job)
+            position = places.bottom(tx) if priority is not None and priority != job.priority else None
+            return jobs.insert_retry(
+                tx,
+                job,
+                self.actor,
+                delay=0.0,
+                auto=False,
+                params=text,
+                options=options,
+                priority=priority,
+                position=position,
+            )
+
+        new_id = self.database.transact("retry", work)
+        return self.get(new_id)
+
+    def _waiting_retry(self, tx: Tx, job: Job) -> Job | None:
+        """The last automatic retry of a job, if it waits; while one is under way, retrying is refused."""
+        last: Job | None = None
+        follower = jobs.automatic_retry(tx, job.id)
+        while follower is not None:
+            last = follower
+            follower = jobs.automatic_retry(tx, last.id)
+        if last is None or last.status.terminal:
+            return None
+        if last.status.claimable_later:
+            return jobs.lock(tx, last.id)
+        text = f"job {job.id} is already being retried: job {last.id} is {last.status.name}"
+        raise WrongState(text, status=last.status.name, job_id=last.id)
+
+    def _close_for_retry(self, tx: Tx, job: Job) -> None:
+        if job.status in (State.PAUSED, State.ERROR):
+            jobs.apply(tx, verbs.close_for_retry(job, by=self.actor.shown, now=self._now(tx)), self.actor)
+        else:
+            run = jobs.run_of(tx, job.id)
+            if not job.status.terminal or run is None or run.status is not State.FAILED:
+                raise verbs.refuse(job, Verb.RETRY)
+        if job.key is not None:
+            holder = jobs.with_key(tx, job.tenant_id, job.task, job.key)
+            if holder is not None:
+                raise WrongState(f"the key {job.key!r} is taken by job {holder.id}", status=holder.status.name)
+
+    # --- looking ---
+
+    def get(self, job_id: int) -> Job:
+        with self.database.read() as tx:
+            return jobs.find(tx, job_id, self.tenant_id)
+
+    # --- the queue as a whole ---
+
+    def pause_queue(self, *, note: str | None = None, until: int | None = None) -> None:
+        self._tenant_event("pause_tenant", "tenant.paused", {"note": note, "until": until})
+
+    def resume_queue(self) -> None:
+        self._tenant_event("resume_tenant", "tenant.resumed", {})
+
+    def _tenant_event(self, statement: str, kind: str, facts: dict[str, object]) -> None:
+        def work(tx: Tx) -> None:
+            tx.run("lock_tenant", id=self.tenant_id)
+            ((version,),) = tx.run(statement, id=self.tenant_id, **facts)
+            data = json.dumps({name: fact for name, fact in facts.items() if fact is not None})
+            event = (self.tenant_id, "tenant", self.tenant_id, version, kind, None, self.actor.text(), None, data)
+            tx.run("add_events", rows=json.dumps([event]))
+            tx.wake()
+
+        self.database.transact(kind.replace(".", "_"), work)
+
+
+def _expect(job: Job, version: int | None) -> None:
+    if version is not None and version != job.version:
+        raise WrongState(
+            f"job {job.id} has changed since it was read (version {job.version}, not {version})",
+            code="version_mismatch",
+            status=job.status.name,
+        )
+
+
+def _with_budget(job: Job, budget: Mapping[str, float] | None) -> str | None:
+    if budget is None:
+        return None
+    return replace(Options.parse(job.options), budget=tuple(sorted(budget.items()))).text()

@@ -1,0 +1,100 @@
+"""The one way out of RUNNING: decide, fence, record, retry, in one transaction."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from headway.model import verbs
+from headway.model.job import Actor, Claim, Job, Options
+from headway.model.outcome import Completed, Failed, FailureKind, Outcome
+from headway.model.retry import paid
+from headway.model.states import Standing, State, decide
+from headway.store import claims, jobs
+from headway.store.db import Tx
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A claim whose work is over, and how."""
+
+    claim: Claim
+    outcome: Outcome
+
+
+def finish(tx: Tx, worker_id: int, actor: Actor, ended: Sequence[Ended]) -> list[Ended]:
+    """Ends these claims. Returns the ones whose fence was stale: nothing was changed for them."""
+    plain = [e for e in ended if isinstance(e.outcome, Completed)]
+    stale = [] if not plain else _complete(tx, worker_id, actor, plain)
+    others = sorted((e for e in ended if not isinstance(e.outcome, Completed)), key=lambda e: e.claim.job_id)
+    return stale + [e for e in others if not _settle_claim(tx, worker_id, actor, e)]
+
+
+def _complete(tx: Tx, worker_id: int, actor: Actor, ended: Sequence[Ended]) -> list[Ended]:
+    """What was completed is COMPLETED whatever the row says, so many end in one statement."""
+    landed = claims.complete(tx, worker_id, actor, [_completed(e) for e in ended])
+    return [e for e in ended if e.claim.job_id not in landed]
+
+
+def _completed(ended: Ended) -> tuple[int, int, str, int | None]:
+    assert isinstance(ended.outcome, Completed)
+    return ended.claim.job_id, ended.claim.fence, ended.outcome.result, ended.outcome.exit_code
+
+
+def _settle_claim(tx: Tx, worker_id: int, actor: Actor, ended: Ended) -> bool:
+    job = jobs.lock(tx, ended.claim.job_id)
+    held = job.status is State.RUNNING and job.fence == ended.claim.fence and job.worker_id == worker_id
+    if held:
+        settle(tx, job, ended.outcome, actor)
+    return held
+
+
+def settle(tx: Tx, job: Job, outcome: Outcome, actor: Actor) -> State:
+    """Ends a locked RUNNING job: the decision reads the row inside this transaction."""
+    now = _now(tx)
+    transition = decide(_standing(tx, job), outcome, random.random)
+    change = verbs.finish(job, transition, now)
+    version = jobs.apply(tx, change, actor)
+    if change.retry is not None:
+        jobs.insert_retry(tx, job, actor, delay=change.retry, auto=True)
+        tx.wake()
+    if change.then_resume:
+        paused = jobs.lock(tx, job.id)
+        assert paused.version == version
+        jobs.apply(tx, verbs.resume(paused, now=now, spent={}, budget=None), actor)
+        tx.wake()
+    return transition.state
+
+
+def _standing(tx: Tx, job: Job) -> Standing:
+    options = Options.parse(job.options)
+    return Standing(
+        policy=options.retry,
+        retries_used=paid(jobs.chain_failures(tx, job.id)) if job.retry_auto else 0,
+        stop=job.stop,
+        stop_by=Actor.parse(job.stop_by).shown if job.stop_by else "user",
+        on_target=job.target_id is not None,
+        on_lost=options.on_lost,
+        on_error=options.on_error,
+        on_shutdown=options.on_shutdown,
+        over_budget=verbs.over_budget(options, jobs.spent(tx, job.id)) if options.budget else None,
+    )
+
+
+def _now(tx: Tx) -> int:
+    ((now,),) = tx.run("time")
+    return int(now)
+
+
+def decide_left_over(tx: Tx, job: Job, actor: Actor) -> None:
+    """A FAILED job that has neither a retry nor the word that there is none gets one of the two."""
+    run = jobs.run_of(tx, job.id)
+    error = (run.error if run else None) or "failed"
+    failure = Failed(job.failure_kind or FailureKind.EXCEPTION, error)
+    transition = decide(_standing(tx, job), failure, random.random)
+    if transition.retry is not None:
+        jobs.insert_retry(tx, job, actor, delay=transition.retry, auto=True)
+        tx.wake()
+    else:
+        jobs.apply(tx, verbs.Change(replace(job, exhausted=1), "job.exhausted"), actor)

@@ -1,0 +1,162 @@
+"""The heartbeat: a small process of its own that renews a worker's lease, so that no user code can starve it.
+
+It brings stop requests back, says when the lease cannot be renewed, and ends a worker that does not stop then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import headway
+from headway.errors import HeadwayError
+from headway.store import workers
+from headway.store.db import Database, Tx, open_database
+
+# Parts of a lease: when the worker is told to stop its work, and when it is ended if it did not.
+TELL, END = 2 / 3, 5 / 6
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(headway.__file__)))
+_BOOT = "import sys; sys.path.insert(0, sys.argv.pop()); from headway.engine.heartbeat import main; main()"
+
+
+class Heartbeat:
+    """The worker's side: starts the process, passes on what it says, starts it again if it dies."""
+
+    def __init__(self, wishes: dict[str, Any], hear: Callable[[dict[str, Any]], None]) -> None:
+        self.wishes = wishes
+        self.hear = hear
+        self.closing = False
+        self.lock = threading.Lock()
+        self.process = self._spawn()
+        self.thread = threading.Thread(target=self._listen, name="headway-heartbeat", daemon=True)
+        self.thread.start()
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _BOOT, _ROOT],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(self.wishes).encode() + b"\n")
+        process.stdin.flush()
+        return process
+
+    def _listen(self) -> None:
+        while not self.closing:
+            assert self.process.stdout is not None
+            for line in self.process.stdout:
+                self.hear(json.loads(line))
+            self.process.wait()
+            with self.lock:
+                if not self.closing:
+                    self.process = self._spawn()
+
+    def stopped(self) -> None:
+        """Tells the process that the worker has stopped its work, so that it need not be ended."""
+        with self.lock:
+            if not self.closing and self.process.stdin is not None:
+                try:
+                    self.process.stdin.write(b"stopped\n")
+                    self.process.stdin.flush()
+                except BrokenPipeError:
+                    return  # it died; the next one will ask again
+
+    def close(self) -> None:
+        with self.lock:
+            self.closing = True
+            assert self.process.stdin is not None
+            self.process.stdin.close()
+        self.process.wait()
+        self.thread.join(1.0)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+class Pulse:
+    """The process's side: one beat after the other until its input ends."""
+
+    def __init__(self, wishes: dict[str, Any]) -> None:
+        self.worker_id: int = wishes["worker_id"]
+        self.lease: float = wishes["lease"]
+        self.every: float = wishes["heartbeat"]
+        self.url: str = wishes["database"]
+        self.listen: str | None = wishes["listen"]
+        self.parent: int = wishes["pid"]
+        self.database: Database | None = None
+        self.renewed = time.monotonic()
+        self.excused = False
+        self.told = False
+
+    def beat(self) -> None:
+        began = time.monotonic()
+        try:
+            self.database = self.database or open_database(self.url, listen=self.listen)
+            alive, stops = self.database.transact("beat", self._beat)
+        except HeadwayError as error:
+            self._late(str(error))
+            return
+        if not alive:
+            say({"gone": True})
+            return
+        self.renewed, self.excused, self.told = began, False, False
+        say({"beat": time.monotonic() - began, "stops": stops})
+
+    def _beat(self, tx: Tx) -> tuple[bool, list[tuple[int, int, str]]]:
+        return workers.beat(tx, self.worker_id, self.lease), [
+            tuple(s) for s in workers.stop_requests(tx, self.worker_id)
+        ]  # type: ignore[misc]
+
+    def _late(self, why: str) -> None:
+        silent = time.monotonic() - self.renewed
+        if silent > self.lease * TELL and not self.told:
+            self.told = True
+            say({"late": silent, "why": why})
+        if silent > self.lease * END and not self.excused:
+            os.kill(self.parent, signal.SIGKILL)
+
+    def wait(self) -> bool:
+        """Sleeps until the next beat. False when the worker has gone."""
+        deadline = time.monotonic() + (self.every if not self.told else min(self.every, self.lease / 24))
+        while (left := deadline - time.monotonic()) > 0:
+            ready, _, _ = select.select([sys.stdin.fileno()], [], [], left)
+            if ready:
+                heard = os.read(sys.stdin.fileno(), 4096)
+                if not heard:
+                    return False
+                self.excused = True
+        return True
+
+
+def say(message: dict[str, Any]) -> None:
+    os.write(sys.stdout.fileno(), json.dumps(message).encode() + b"\n")
+
+
+def _read_line() -> bytes:
+    line = b""
+    while not line.endswith(b"\n"):
+        byte = os.read(sys.stdin.fileno(), 1)
+        if not byte:
+            sys.exit(0)
+        line += byte
+    return line
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    pulse = Pulse(json.loads(_read_line()))
+    try:
+        pulse.beat()
+        while pulse.wait():
+            pulse.beat()
+    except BrokenPipeError:
+        return  # nobody listens any more

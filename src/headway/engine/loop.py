@@ -1,0 +1,79 @@
+"""A loop is a tick that returns its delay; the only `while` of the moving parts is here."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from abc import ABC, abstractmethod
+
+from headway.errors import Unreachable
+from headway.store.db import Waiter
+
+log = logging.getLogger("headway")
+BACKOFF = 2.0
+
+
+class Loop(ABC):
+    """Something that happens again and again, in a thread of its own or by calling `tick` in a test."""
+
+    name = "loop"
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+        self.thread: threading.Thread | None = None
+        self.unreachable = False
+
+    @abstractmethod
+    def tick(self) -> float:
+        """Does what is due and returns the seconds until it should happen again."""
+
+    def wait(self, seconds: float) -> None:
+        self.ended.wait(seconds)
+
+    def start(self) -> None:
+        self.thread = threading.Thread(target=self.run, name=f"headway-{self.name}", daemon=True)
+        self.thread.start()
+
+    def run(self) -> None:
+        while not self.ended.is_set():
+            self.wait(self.safely())
+
+    def safely(self) -> float:
+        """One tick. A failed one is told and tried again: the loop itself must not die."""
+        try:
+            delay = self.tick()
+        except Unreachable as error:
+            if not self.unreachable:
+                log.warning("%s: %s; trying again every %g s", self.name, error, BACKOFF)
+            self.unreachable = True
+            return BACKOFF
+        except Exception:
+            log.exception("%s: a round failed and will be tried again", self.name)
+            return BACKOFF
+        if self.unreachable:
+            log.warning("%s: the database is back", self.name)
+        self.unreachable = False
+        return delay
+
+    def stop(self) -> None:
+        self.ended.set()
+
+    def join(self, seconds: float | None = None) -> None:
+        if self.thread is not None and self.thread is not threading.current_thread():
+            self.thread.join(seconds)
+
+
+class WokenLoop(Loop):
+    """A loop that also runs when somebody may have made work."""
+
+    def __init__(self, waiter: Waiter) -> None:
+        super().__init__()
+        self.waiter = waiter
+
+    def wait(self, seconds: float) -> None:
+        if seconds > 0:
+            self.waiter.wait(seconds)
+
+    def stop(self) -> None:
+        super().stop()
+        self.waiter.nudge()

@@ -1,0 +1,240 @@
+"""One claim at work: in the event loop (async), in its slot's thread, or in its slot's warm child process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from headway.engine.calling import completed, failure_of, outcome_of
+from headway.engine.context import Context, Sink, Stop, Work
+from headway.engine.finish import Ended
+from headway.engine.registry import TaskSpec
+from headway.engine.slot import Child
+from headway.errors import LeaseLost
+from headway.model.job import Carried, Claim, Options
+from headway.model.outcome import Failed, FailureKind, Outcome, Stopped
+from headway.model.values import duration_text
+
+STOP_GRACE = 5.0
+IDLE_CHILD_SECONDS = 300.0
+NOTHING = Carried()
+
+Done = Callable[[list[tuple["Running", Outcome]]], None]
+
+
+@dataclass(slots=True, eq=False)
+class Running:
+    """A claim that is being run. `override` is the outcome when the work was ended for a reason of the worker's own."""
+
+    claim: Claim
+    spec: TaskSpec
+    sink: Sink
+    carried: Carried = NOTHING
+    stop: Stop = field(default_factory=Stop)
+    asked_at: float | None = None
+    override: Outcome | None = None
+    ask: Callable[[float], None] | None = None
+
+    def work(self) -> Work:
+        options = Options.parse(self.claim.options)
+        checkpoint = self.carried.checkpoint
+        return Work(
+            job_id=self.claim.job_id,
+            task=self.claim.task,
+            fence=self.claim.fence,
+            attempt=self.claim.attempt,
+            params=json.loads(self.claim.params),
+            last_checkpoint=json.loads(checkpoint) if checkpoint else None,
+            budget=dict(options.budget),
+            spent=self.carried.spent,
+            module=self.spec.module,
+        )
+
+    def timeout(self) -> tuple[float | None, float | None]:
+        """Seconds that remain of the running time, and the whole of it."""
+        if '"timeout"' not in self.claim.options:
+            return None, None
+        whole = Options.parse(self.claim.options).timeout
+        return (None, None) if whole is None else (max(0.0, whole - self.claim.ran / 1e6), whole)
+
+    def request_stop(self, grace: float) -> None:
+        """Asks the work to end; harmless when it has ended."""
+        if self.asked_at is None:
+            self.asked_at = time.monotonic()
+        self.stop.asked = True
+        if self.ask is not None:
+            self.ask(grace)
+
+    def expire(self, whole: float) -> None:
+        """Its running time is over: from here on it is stopped like work that a person stops."""
+        self.override = Failed(FailureKind.TIMEOUT, f"ran longer than {duration_text(whole)}")
+        self.request_stop(STOP_GRACE)
+
+    def ended(self, outcome: Outcome) -> Ended:
+        """The outcome as it is recorded: work that was stopped ended for our reason, or for none it could know."""
+        if isinstance(outcome, Stopped):
+            if self.override is not None:
+                outcome = self.override
+            elif self.asked_at is None:
+                outcome = Failed(
+                    FailureKind.EXCEPTION, "the work stopped although nobody had asked it to", outcome.exit_code
+                )
+        return Ended(self.claim, outcome)
+
+
+class AsyncRunner:
+    """All `async def` tasks of a worker, in one event loop of its own thread. Results are handed over in batches."""
+
+    def __init__(self, done: Done) -> None:
+        self.done = done
+        self.finished: list[tuple[Running, Outcome]] = []
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, name="headway-async", daemon=True)
+        self.thread.start()
+
+    def start(self, batch: list[Running]) -> None:
+        self.loop.call_soon_threadsafe(self._start, batch)
+
+    def _start(self, batch: list[Running]) -> None:
+        for running in batch:
+            if running.stop.asked:  # stopped before it began
+                self._finish(running, Stopped())
+                continue
+            task = self.loop.create_task(self._run(running))
+            running.ask = lambda _grace, task=task: self._cancel(task)  # type: ignore[misc]
+            if running.stop.asked:
+                task.cancel()
+
+    def _cancel(self, task: asyncio.Task[None]) -> None:
+        self.loop.call_soon_threadsafe(task.cancel)
+
+    async def _run(self, running: Running) -> None:
+        left, whole = running.timeout()
+        timer = None if left is None or whole is None else self.loop.call_later(left, running.expire, whole)
+        try:
+            outcome = completed(await self._call(running))
+        except BaseException as error:  # noqa: BLE001 (user code may raise anything, and all of it is an outcome)
+            outcome = failure_of(error)
+        if timer is not None:
+            timer.cancel()
+        self._finish(running, outcome)
+
+    def _call(self, running: Running) -> Any:
+        spec = running.spec
+        if not spec.signature.takes_context:
+            return spec.function(**json.loads(running.claim.params))
+        work = running.work()
+        return spec.function(Context(work, running.sink, running.stop), **work.params)
+
+    def _finish(self, running: Running, outcome: Outcome) -> None:
+        self.finished.append((running, outcome))
+        if len(self.finished) == 1:
+            # After everything that is ready now: what ends together is recorded together.
+            self.loop.call_soon(self._hand_over)
+
+    def _hand_over(self) -> None:
+        batch, self.finished = self.finished, []
+        self.done(batch)
+
+    def close(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join(1.0)
+
+
+class SlotRunner:
+    """One slot for plain functions: a thread that runs them itself or in its warm child process."""
+
+    def __init__(
+        self, slot: int, done: Done, adopt: Callable[[int, Child], None], disown: Callable[[Child], None]
+    ) -> None:
+        self.slot = slot
+        self.done = done
+        self.adopt = adopt
+        self.disown = disown
+        self.child: Child | None = None
+        self.inbox: SimpleQueue[Running | None] = SimpleQueue()
+        self.thread = threading.Thread(target=self._live, name=f"headway-slot-{slot}", daemon=True)
+        self.thread.start()
+
+    def start(self, running: Running) -> None:
+        self.inbox.put(running)
+
+    def _live(self) -> None:
+        while (running := self._next()) is not None:
+            self.done([(running, self._run(running))])
+        self._close_child()
+
+    def _next(self) -> Running | None:
+        while True:
+            try:
+                return self.inbox.get(timeout=IDLE_CHILD_SECONDS)
+            except Empty:
+                self._close_child()
+
+    def _run(self, running: Running) -> Outcome:
+        if running.stop.asked:
+            return Stopped()
+        if running.spec.isolation == "thread":
+            return self._run_here(running)
+        try:
+            return self._run_in_child(running)
+        except LeaseLost:
+            return Stopped()
+        except Exception as error:  # noqa: BLE001 (the machinery around user code failed: the job must not hang)
+            self._close_child()
+            return failure_of(error)
+
+    def _run_here(self, running: Running) -> Outcome:
+        work = running.work()
+        context = (Context(work, running.sink, running.stop),) if running.spec.signature.takes_context else ()
+        timer = self._deadline(running)
+        outcome = outcome_of(lambda: running.spec.function(*context, **work.params))
+        if timer is not None:
+            timer.cancel()
+        return outcome
+
+    def _deadline(self, running: Running) -> threading.Timer | None:
+        """A thread cannot be ended from outside: beyond its time it is asked, and it ends at its next stop point."""
+        left, whole = running.timeout()
+        if left is None or whole is None:
+            return None
+        timer = threading.Timer(left, running.expire, [whole])
+        timer.daemon = True
+        timer.start()
+        return timer
+
+    def _run_in_child(self, running: Running) -> Outcome:
+        child = self._usable_child()
+        running.ask = lambda grace: _ignore(child.stop(grace))
+        left, whole = running.timeout()
+        if running.stop.asked:
+            return Stopped()
+        return child.run(running.work(), running.sink, timeout=left, grace=STOP_GRACE, allowed=whole)
+
+    def _usable_child(self) -> Child:
+        if self.child is not None and not self.child.usable:
+            self._close_child()
+        if self.child is None:
+            child = Child.start()
+            self.child = child
+            self.adopt(self.slot, child)
+        return self.child
+
+    def _close_child(self) -> None:
+        if self.child is not None:
+            child, self.child = self.child, None
+            child.close()
+            self.disown(child)
+
+    def close(self) -> None:
+        self.inbox.put(None)
+
+
+def _ignore(_: object) -> None:
+    return None

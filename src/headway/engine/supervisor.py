@@ -1,0 +1,117 @@
+"""Starts the moving parts of a process, ends them in order on a signal, and gives running work its grace."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from headway.engine.loop import Loop
+from headway.engine.recovery import Recovery
+from headway.engine.worker import Worker
+
+log = logging.getLogger("headway")
+LOOK_SECONDS = 0.05
+
+
+class Supervisor:
+    """One worker (or none) beside the loops every process has."""
+
+    def __init__(
+        self, *, make_worker: Callable[[], Worker] | None, recovery: Recovery, loops: Sequence[Loop] = (), grace: float = 30.0
+    ) -> None:
+        self.make_worker = make_worker
+        self.worker: Worker | None = None
+        self.recovery = recovery
+        self.loops = loops
+        self.grace = grace
+        self.signals = 0
+        self.wanted = threading.Event()
+
+    def start(self) -> None:
+        """Recovery comes first: what an earlier crash left is settled before anything new is claimed."""
+        self.recovery.safely()
+        self._start_worker()
+        self.recovery.start()
+        for loop in self.loops:
+            loop.start()
+
+    def _start_worker(self) -> None:
+        if self.make_worker is not None:
+            self.worker = self.make_worker()
+            self.worker.register()
+            self.worker.start()
+
+    def on_signal(self, *_: object) -> None:
+        """The first signal asks for an end, the second ends the grace."""
+        self.signals += 1
+        self.wanted.set()
+
+    def handle_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self.on_signal)
+
+    def run(self, *, until_idle: bool = False) -> int:
+        """Until a signal comes (or, in a burst, until there is nothing left to do)."""
+        self.start()
+        while not self.wanted.wait(LOOK_SECONDS):
+            worker = self.worker
+            if worker is None:
+                continue
+            if worker.only_stuck_left:
+                log.error("work that does not stop is all that is left: this process ends itself")
+                self._leave_at_once(worker)
+            if worker.ended.is_set():
+                log.warning("the worker was given up by others: starting a new one")
+                self._replace(worker)
+            if until_idle and self._idle(worker):
+                break
+        return self.stop()
+
+    def _idle(self, worker: Worker) -> bool:
+        """Nothing runs, nothing can be claimed, and no earlier crash left anything."""
+        if worker.running or worker.ended_work or worker.claimed != worker.finished:
+            return False
+        self.recovery.safely()
+        return not worker.running and worker.due is None and not worker._something_to_claim(1)
+
+    def _replace(self, worker: Worker) -> None:
+        worker.join(self.grace)
+        worker.running.clear()
+        worker.close()
+        self._start_worker()
+
+    def _leave_at_once(self, worker: Worker) -> None:
+        for runner in worker.slot_runners.values():
+            runner.close()
+        os._exit(70)
+
+    def stop(self) -> int:
+        """Stop claiming, let running jobs finish within the grace, interrupt the rest, record everything."""
+        worker = self.worker
+        if worker is not None:
+            worker.drain()
+            self._await(worker, self.grace, until_second_signal=True)
+            if worker.running:
+                log.warning("the shutdown grace is over: interrupting %d running jobs", len(worker.running))
+                worker.interrupt_all("the worker shut down before the job could finish")
+                self._await(worker, self.grace_for_kills, until_second_signal=False)
+            worker.stop()
+            worker.join(5.0)
+            worker.close()
+        self.recovery.stop()
+        for loop in self.loops:
+            loop.stop()
+        return 0
+
+    grace_for_kills = 20.0
+
+    def _await(self, worker: Worker, seconds: float, *, until_second_signal: bool) -> None:
+        deadline = time.monotonic() + seconds
+        while worker.running and time.monotonic() < deadline:
+            if until_second_signal and self.signals > 1:
+                return
+            time.sleep(0.01)

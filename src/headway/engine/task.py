@@ -1,0 +1,168 @@
+"""A task as its author sees it: a function that can also be enqueued, with options of its own or of one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from headway.clock import micros
+from headway.engine.client import Client
+from headway.engine.handle import Job
+from headway.engine.registry import TaskSpec
+from headway.errors import BadInput
+from headway.model.job import ON_ERROR, ON_LOST, ON_SHUTDOWN, NewJob, Options, check_choice
+from headway.model.retry import RetryPolicy
+from headway.model.values import check_name, check_priority, instant, seconds, to_json
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_RETRY = ("max_attempts", "base_delay", "max_delay", "jitter")
+
+
+def make_options(
+    base: Options,
+    *,
+    retry: RetryPolicy | Mapping[str, Any] | int | None = None,
+    timeout: float | str | None = None,
+    budget: Mapping[str, float] | None = None,
+    on_lost: str | None = None,
+    on_error: str | None = None,
+    on_shutdown: str | None = None,
+) -> Options:
+    """Options with some of them changed; whatever is wrong with them is said here."""
+    check_choice(on_lost, ON_LOST, field="on_lost")
+    check_choice(on_error, ON_ERROR, field="on_error")
+    check_choice(on_shutdown, ON_SHUTDOWN, field="on_shutdown")
+    return replace(
+        base,
+        retry=base.retry if retry is None else make_retry(base.retry, retry),
+        timeout=base.timeout if timeout is None else _positive(seconds(timeout, field="timeout"), "timeout"),
+        budget=base.budget if budget is None else _budget(budget),
+        on_lost=on_lost or base.on_lost,
+        on_error=on_error or base.on_error,
+        on_shutdown=on_shutdown or base.on_shutdown,
+    )
+
+
+def _positive(value: float, field: str) -> float:
+    if value <= 0:
+        raise BadInput(f"{field} must be more than 0", field=field)
+    return value
+
+
+def _budget(budget: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
+    for meter, cap in budget.items():
+        check_name(meter, field="budget")
+        if isinstance(cap, bool) or not isinstance(cap, (int, float)) or not 0 <= cap < 1e300:
+            raise BadInput(f"budget.{meter} must be a number that is not negative, not {cap!r}", field=f"budget.{meter}")
+    return tuple(sorted(budget.items()))
+
+
+def make_retry(base: RetryPolicy, wish: RetryPolicy | Mapping[str, Any] | int) -> RetryPolicy:
+    if isinstance(wish, RetryPolicy):
+        return wish
+    given = {"max_attempts": wish} if isinstance(wish, int) else dict(wish)
+    if unknown := given.keys() - set(_RETRY):
+        raise BadInput(f"retry has no {sorted(unknown)[0]!r}: it has {', '.join(_RETRY)}", field="retry")
+    attempts = given.get("max_attempts", base.max_attempts)
+    if isinstance(attempts, bool) or not isinstance(attempts, int) or not 0 <= attempts <= 1_000_000:
+        raise BadInput(f"retry.max_attempts must be a whole number from 0, not {attempts!r}", field="retry.max_attempts")
+    longest = given.get("max_delay", base.max_delay)
+    jitter = given.get("jitter", base.jitter)
+    if not isinstance(jitter, (int, float)) or not 0 <= jitter <= 1:
+        raise BadInput(f"retry.jitter must be between 0 and 1, not {jitter!r}", field="retry.jitter")
+    return RetryPolicy(
+        attempts,
+        seconds(given.get("base_delay", base.base_delay), field="retry.base_delay"),
+        None if longest is None else seconds(longest, field="retry.max_delay"),
+        float(jitter),
+    )
+
+
+class Wishes:
+    """What one call of `using()` asked for, checked once."""
+
+    def __init__(
+        self,
+        spec: TaskSpec,
+        *,
+        priority: int | None = None,
+        delay: float | str | None = None,
+        not_before: object = None,
+        expires_at: object = None,
+        key: str | None = None,
+        hold: bool = False,
+        connection: Any = None,
+        retry_policy: RetryPolicy | Mapping[str, Any] | int | None = None,
+        **options: Any,
+    ) -> None:
+        if delay is not None and not_before is not None:
+            raise BadInput("say delay or not_before, not both", field="delay")
+        unknown = options.keys() - {"retry", "timeout", "budget", "on_lost", "on_error", "on_shutdown"}
+        if unknown:
+            raise BadInput(f"using() has no option {sorted(unknown)[0]!r}", field=sorted(unknown)[0])
+        if retry_policy is not None:
+            options["retry"] = retry_policy
+        self.connection = connection
+        self.text = make_options(spec.options, **options).text() if options else spec.options_text
+        self.fields = {
+            "priority": spec.priority if priority is None else check_priority(priority),
+            "key": None if key is None else check_name(key, field="key"),
+            "delay": None if delay is None else micros(seconds(delay, field="delay")),
+            "not_before": None if not_before is None else instant(not_before, field="not_before"),
+            "expires_at": None if expires_at is None else instant(expires_at, field="expires_at"),
+            "hold": bool(hold),
+        }
+
+
+class Task(Generic[P, R]):
+    """A task. Calling it is a plain call; `enqueue` makes a job of the same arguments."""
+
+    def __init__(self, spec: TaskSpec, client: Callable[[], Client]) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self.function = spec.function
+        self._client = client
+        self._wishes = Wishes(spec)
+        self.__doc__ = spec.function.__doc__
+        self.__wrapped__ = spec.function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.spec.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name}>"
+
+    def using(self, **wishes: Any) -> Task[P, R]:
+        """The same task with other options for the jobs made from it: priority, delay, key, budget, retry, …"""
+        other: Task[P, R] = Task(self.spec, self._client)
+        other._wishes = Wishes(self.spec, **wishes)
+        return other
+
+    def new_job(self, params: Mapping[str, object]) -> NewJob:
+        """The checked intent: against the function's own signature and as strict JSON."""
+        checked = self.spec.signature.check(params)
+        text = to_json(checked, field="params")
+        return NewJob(self.name, text, self._wishes.text, **self._wishes.fields)  # type: ignore[arg-type]
+
+    def enqueue(self, *args: P.args, **params: P.kwargs) -> Job:
+        if args:
+            raise BadInput(f"{self.name}: give params by name, as in enqueue(topic=…)", field="params")
+        client = self._client()
+        job = self.new_job(params)
+        if self._wishes.connection is not None:
+            (job_id,) = client.enqueue_on(self._wishes.connection, [job])
+            return Job(client, job_id)
+        job_id, created = client.enqueue(job)
+        return Job(client, job_id, created=created)
+
+    def enqueue_many(self, params: Iterable[Mapping[str, object]]) -> list[Job]:
+        """One job for each, all in one transaction or none."""
+        client = self._client()
+        new: Sequence[NewJob] = [self.new_job(one) for one in params]
+        if self._wishes.connection is not None:
+            return [Job(client, job_id) for job_id in client.enqueue_on(self._wishes.connection, new)]
+        return [Job(client, job_id, created=created) for job_id, created in client.enqueue_many(new)]
+

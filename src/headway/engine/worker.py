@@ -1,0 +1,413 @@
+"""The worker: free slots, claim, hand over, collect; ends and claims share a transaction and a commit."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headway.engine import artifacts, notes, processes
+from headway.engine.finish import Ended, finish
+from headway.engine.heartbeat import Heartbeat
+from headway.engine.loop import WokenLoop
+from headway.engine.registry import Registry
+from headway.engine.run import NOTHING, STOP_GRACE, AsyncRunner, Running, SlotRunner
+from headway.engine.slot import Child
+from headway.errors import CommitUnknown, LeaseLost, Unreachable
+from headway.faults import point
+from headway.model.job import Actor, Carried, Claim
+from headway.model.outcome import Interrupted, Lost, Outcome
+from headway.store import claims, reports, workers
+from headway.store.db import Database, Tx
+
+log = logging.getLogger("headway")
+POLL_SECONDS = 5.0
+# Work that was asked to stop and is still there after its grace and this is said to be stuck.
+STUCK_AFTER = STOP_GRACE + 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """How a worker is to work."""
+
+    slots: int = 4
+    tasks: Sequence[str] | None = None
+    lease: float = 60.0
+    heartbeat: float = 2.0
+    grace: float = 30.0
+    artifacts: Path = Path("headway-artifacts")
+    listen: str | None = None
+
+
+def new_identity() -> workers.Identity:
+    pid = os.getpid()
+    return workers.Identity(
+        secrets.randbits(62) | 1, processes.host(), processes.boot_id(), pid, processes.start_time(pid) or 0
+    )
+
+
+class JobSink:
+    """Where one claim's reports go. Progress, log and spend are gathered; the rest is stored before it returns."""
+
+    def __init__(self, worker: Worker, claim: Claim) -> None:
+        self.worker = worker
+        self.claim = claim
+
+    def progress(self, done: float, total: float | None, label: str) -> None:
+        self.worker.notes.progress(self.claim, done, total, label)
+        self.worker.notes_due()
+
+    def log(self, level: str, message: str, at: int) -> None:
+        self.worker.notes.log(self.claim, level, message, at)
+        self.worker.notes_due()
+
+    def spend(self, amounts: dict[str, float]) -> None:
+        self.worker.notes.spend(self.claim, amounts)
+        self.worker.notes_due()
+
+    def checkpoint(self, text: str) -> None:
+        def save(tx: Tx) -> None:
+            self._require(tx)
+            tx.run("save_checkpoint", job_id=self.claim.job_id, checkpoint=text)
+
+        self._fenced("checkpoint", save)
+
+    def attach(self, path: str, name: str) -> None:
+        kept = artifacts.keep(self.worker.wishes.artifacts, path)
+        point("attach.copied")
+
+        def save(tx: Tx) -> None:
+            self._require(tx)
+            tx.run(
+                "add_artifact", job_id=self.claim.job_id, name=name, size=kept.size, sha256=kept.sha256, path=kept.path
+            )
+
+        self._fenced("attach", save)
+
+    def _require(self, tx: Tx) -> None:
+        reports.require(tx, self.worker.who.id, (self.claim.job_id, self.claim.fence))
+
+    def _fenced(self, label: str, save: Callable[[Tx], None]) -> None:
+        try:
+            self.worker.database.transact(label, save)
+        except LeaseLost:
+            self.worker.reject([self.claim])
+            raise
+
+
+class Worker(WokenLoop):
+    """One incarnation. `tick` is one turn: end what has ended, claim what fits, hand it over."""
+
+    name = "worker"
+
+    def __init__(self, database: Database, registry: Registry, wishes: Wishes) -> None:
+        super().__init__(database.waiter())
+        self.database = database
+        self.registry = registry
+        self.wishes = wishes
+        self.who = new_identity()
+        self.actor = Actor("worker", workers.worker_name(self.who.id), f"{self.who.host}:{self.who.pid}")
+        self.serves = registry.matching(wishes.tasks)
+        self.buckets = claims.Buckets(database)
+        self.notes = notes.Notes()
+        self.notes_at: float | None = None
+        self.running: dict[int, Running] = {}
+        self.free = list(range(wishes.slots - 1, -1, -1))
+        self.ended_work: deque[tuple[Running, Outcome]] = deque()
+        self.claimed = 0
+        self.finished = 0
+        self.due: int | None = 0
+        self.draining = False
+        self.stuck = False
+        self.uncertain = False
+        self.heartbeat: Heartbeat | None = None
+        self.async_runner: AsyncRunner | None = None
+        self.slot_runners: dict[int, SlotRunner] = {}
+
+    # --- life ---
+
+    def register(self) -> None:
+        """Makes the worker known, then starts what renews its lease."""
+        self.database.transact("register", self._register)
+        self.heartbeat = Heartbeat(
+            {
+                "worker_id": self.who.id,
+                "lease": self.wishes.lease,
+                "heartbeat": self.wishes.heartbeat,
+                "database": self.database.url,
+                "listen": self.wishes.listen,
+                "pid": self.who.pid,
+            },
+            self.hear,
+        )
+
+    def _register(self, tx: Tx) -> None:
+        workers.register(
+            tx, self.who, self.actor, slots=self.wishes.slots, tasks=sorted(self.serves), lease=self.wishes.lease
+        )
+
+    def hear(self, said: dict[str, Any]) -> None:
+        """What the heartbeat says: stop requests, a lease that is lost, one that cannot be renewed."""
+        for job_id, fence, _ in said.get("stops", ()):
+            self.stop_job(job_id, fence)
+        if "late" in said:
+            log.warning("could not renew the lease for %.0f s (%s): stopping all work", said["late"], said["why"])
+            self.abandon(f"the worker could not renew its lease for {said['late']:.0f} s and stopped its work")
+        if said.get("gone"):
+            self.abandon("the worker was given up")
+            self.draining = True
+            self.stop()
+
+    def abandon(self, why: str) -> None:
+        """Ends all work because its claims may not be ours any more."""
+        for running in list(self.running.values()):
+            running.override = Lost(why)
+            running.request_stop(0.0)
+        self.waiter.nudge()
+
+    def stop_job(self, job_id: int, fence: int) -> None:
+        running = self.running.get(job_id)
+        if running is not None and running.claim.fence == fence and running.asked_at is None:
+            running.request_stop(STOP_GRACE)
+
+    # --- one turn ---
+
+    def tick(self) -> float:
+        if self.uncertain:
+            self._read_back()
+        ended = self._collect()
+        if not ended:
+            self._look_for_stops()
+        pending = self._due_notes(ended)
+        if self._promote_is_due():
+            self.database.transact("promote", lambda tx: claims.promote(tx, self.actor))
+        room = 0 if self.draining or self.stuck else len(self.free) + len(ended)
+        if ended or pending or (room and self._something_to_claim(room)):
+            self._turn(ended, pending, room)
+            if ended or self.ended_work:
+                return 0.0
+        self._judge_stuck()
+        return self._delay()
+
+    def _collect(self) -> list[tuple[Running, Outcome]]:
+        ended: list[tuple[Running, Outcome]] = []
+        while self.ended_work:
+            ended.append(self.ended_work.popleft())
+        return ended
+
+    def _due_notes(self, ended: list[tuple[Running, Outcome]]) -> list[notes.Pending]:
+        """What was reported, when it has waited long enough or its work has ended."""
+        if self.notes_at is None or not (ended or time.monotonic() >= self.notes_at):
+            return []
+        self.notes_at = None
+        return self.notes.take()
+
+    def notes_due(self) -> None:
+        if self.notes_at is None:
+            self.notes_at = time.monotonic() + notes.GATHER_SECONDS
+            self.waiter.nudge()
+
+    def _promote_is_due(self) -> bool:
+        return self.due is not None and self.due <= self.database.clock.now()
+
+    def _something_to_claim(self, room: int) -> bool:
+        """Looks before it takes the write lock: an idle system is only read."""
+        with self.database.read() as tx:
+            self.due = claims.due(tx)
+            return bool(claims.pick(tx, self.buckets, self.serves.__contains__, room))
+
+    def _turn(self, ended: list[tuple[Running, Outcome]], pending: list[notes.Pending], room: int) -> None:
+        """One transaction: store reports, end claims, take new ones."""
+        done = [running.ended(outcome) for running, outcome in ended]
+        slots = self.free + [running.claim.slot for running, _ in ended]
+        lost: list[Claim] = []
+        try:
+            fresh = self.database.transact("turn", lambda tx: self._write(tx, done, pending, slots[:room], lost))
+        except CommitUnknown:
+            self.uncertain = True
+            self._undo(ended, pending)
+            raise
+        except Unreachable:
+            self._undo(ended, pending)
+            raise
+        self.free = slots
+        for claim in fresh:
+            self.free.remove(claim.slot)
+        for running, _ in ended:
+            self.running.pop(running.claim.job_id, None)
+            self.notes.end(running.claim.job_id)
+        self.finished += len(ended)
+        if lost:
+            self.reject(lost)
+        if fresh:
+            self._hand_over(fresh)
+
+    def _undo(self, ended: list[tuple[Running, Outcome]], pending: list[notes.Pending]) -> None:
+        """The database is away: what has ended is kept and tried again."""
+        self.ended_work.extendleft(reversed(ended))
+        self.notes.give_back(pending)
+        if pending:
+            self.notes_at = time.monotonic()
+
+    def _write(
+        self, tx: Tx, ended: list[Ended], pending: list[notes.Pending], slots: list[int], lost: list[Claim]
+    ) -> list[Claim]:
+        lost.clear()
+        tx.run("pin_plans")
+        if pending:
+            lost += notes.store(tx, self.who.id, pending)
+        lost += [e.claim for e in finish(tx, self.who.id, self.actor, ended)] if ended else []
+        if not slots:
+            return []
+        tx.run("claim_lock")
+        picks = claims.pick(tx, self.buckets, self.serves.__contains__, len(slots))
+        return claims.take(tx, self.who.id, self.actor, picks, slots) if picks else []
+
+    def reject(self, lost: Sequence[Claim]) -> None:
+        """These claims wrote under a stale fence: it is recorded once, and their work ends."""
+        for claim in {claim.job_id: claim for claim in lost}.values():
+            held = (claim.job_id, claim.fence)
+            self.database.transact("reject", lambda tx, held=held: reports.reject_late(tx, held, self.actor))  # type: ignore[misc]
+            running = self.running.get(claim.job_id)
+            if running is not None and running.claim.fence == claim.fence:
+                running.override = Lost("the claim was lost")
+                running.request_stop(0.0)
+
+    # --- running ---
+
+    def _hand_over(self, fresh: list[Claim]) -> None:
+        point("claim.handed_over")
+        self.claimed += len(fresh)
+        carried = self._carried(fresh)
+        batch: list[Running] = []
+        for claim in fresh:
+            running = Running(
+                claim, self.registry.get(claim.task), JobSink(self, claim), carried.get(claim.job_id, NOTHING)
+            )
+            self.running[claim.job_id] = running
+            if claim.carries:
+                self.notes.begin(claim.job_id, running.carried.spent)
+            if running.spec.isolation == "async":
+                batch.append(running)
+            else:
+                self._slot_runner(claim.slot).start(running)
+        if batch:
+            self.async_runner = self.async_runner or AsyncRunner(self.work_ended)
+            self.async_runner.start(batch)
+
+    def _carried(self, fresh: list[Claim]) -> dict[int, Carried]:
+        ids = [claim.job_id for claim in fresh if claim.carries]
+        if not ids:
+            return {}
+        with self.database.read() as tx:
+            return claims.carried(tx, ids)
+
+    def _slot_runner(self, slot: int) -> SlotRunner:
+        if slot not in self.slot_runners:
+            self.slot_runners[slot] = SlotRunner(slot, self.work_ended, self._adopt, self._disown)
+        return self.slot_runners[slot]
+
+    def _adopt(self, slot: int, child: Child) -> None:
+        """Stores who runs user code before it does, so that recovery can end it."""
+        self.database.transact(
+            "adopt",
+            lambda tx: workers.adopt(
+                tx, self.who.id, slot=slot, tag=child.tag, pid=child.pid, process_start=child.start_time
+            ),
+        )
+
+    def _disown(self, child: Child) -> None:
+        try:
+            self.database.transact("disown", lambda tx: tx.run("drop_process", tag=child.tag))
+        except Unreachable as error:
+            log.warning("could not forget an ended process: %s", error)  # recovery finds that it is gone
+
+    def work_ended(self, batch: list[tuple[Running, Outcome]]) -> None:
+        """Called from wherever work ends."""
+        self.ended_work.extend(batch)
+        self.waiter.nudge()
+
+    def _look_for_stops(self) -> None:
+        """A wake-up may mean a stop request; the heartbeat brings it at the latest."""
+        if not self.running:
+            return
+        with self.database.read() as tx:
+            for job_id, fence, _ in workers.stop_requests(tx, self.who.id):
+                self.stop_job(job_id, fence)
+
+    def _read_back(self) -> None:
+        """After a commit whose answer was lost: what the database says we hold is what we hold."""
+        with self.database.read() as tx:
+            held = {claim.job_id: claim for claim in claims.own(tx, self.who.id)}
+        kept = deque((r, o) for r, o in self.ended_work if r.claim.job_id in held)
+        for running, _ in self.ended_work:
+            if running.claim.job_id not in held:  # it was recorded after all
+                self.running.pop(running.claim.job_id, None)
+                self.free.append(running.claim.slot)
+        self.ended_work = kept
+        fresh = [claim for job_id, claim in held.items() if job_id not in self.running]
+        self.free = [slot for slot in self.free if slot not in {claim.slot for claim in fresh}]
+        self.uncertain = False
+        if fresh:
+            self._hand_over(fresh)
+
+    def _delay(self) -> float:
+        delay = POLL_SECONDS
+        if self.due is not None:
+            delay = min(delay, max(0.0, (self.due - self.database.clock.now()) / 1e6) + 0.0005)
+        if self.notes_at is not None:
+            delay = min(delay, max(0.0, self.notes_at - time.monotonic()))
+        return delay
+
+    # --- ending ---
+
+    def _judge_stuck(self) -> None:
+        """Work that does not stop keeps its claim; its worker takes no new work and ends when the rest is done."""
+        late = time.monotonic() - STUCK_AFTER
+        hopeless = [r for r in self.running.values() if r.asked_at is not None and r.asked_at < late]
+        if hopeless and not self.stuck:
+            self.stuck = True
+            self.database.transact("stuck", lambda tx: self._say_stuck(tx, hopeless))
+
+    def _say_stuck(self, tx: Tx, hopeless: list[Running]) -> None:
+        workers.set_state(tx, self.who.id, "stuck", self.actor)
+        for running in hopeless:
+            claim = running.claim
+            for tenant_id, version in tx.run("mark_reason", id=claim.job_id, fence=claim.fence, reason="not stopping"):
+                claims.record_stuck(tx, tenant_id, claim, version, self.actor)
+
+    @property
+    def only_stuck_left(self) -> bool:
+        return self.stuck and all(r.asked_at is not None for r in self.running.values())
+
+    def drain(self) -> None:
+        """Claims nothing more; what runs goes on."""
+        self.draining = True
+        self.waiter.nudge()
+
+    def interrupt_all(self, why: str, grace: float = STOP_GRACE) -> None:
+        """The shutdown grace is over: what still runs is ended and recorded as interrupted."""
+        for running in list(self.running.values()):
+            if running.override is None:
+                running.override = Interrupted(why)
+            running.request_stop(grace)
+
+    def close(self) -> None:
+        """After the last turn: ends the children and the heartbeat and takes leave."""
+        for runner in self.slot_runners.values():
+            runner.close()
+        for runner in self.slot_runners.values():
+            runner.thread.join(STOP_GRACE)
+        if self.async_runner is not None:
+            self.async_runner.close()
+        if self.heartbeat is not None:
+            self.heartbeat.close()
+        self.waiter.close()
+        if not self.running:
+            self.database.transact("retire", lambda tx: workers.retire(tx, self.who.id, "shut down", actor=self.actor))

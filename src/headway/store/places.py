@@ -1,0 +1,83 @@
+"""Places in the queue: where a moved job goes, with as few changed rows as possible."""
+
+from __future__ import annotations
+
+import json
+
+from headway.errors import BadInput
+from headway.model.job import Actor, Job
+from headway.store import jobs
+from headway.store.db import Row, Tx
+
+GAP = 1 << 20
+_FIRST_WINDOW = 1 << 10
+_WIDEST = 1 << 61
+
+
+def top(tx: Tx, job: Job, priority: int) -> int:
+    """Ahead of all of a priority."""
+    ((first,),) = tx.run("first_place", tenant_id=job.tenant_id, priority=priority, moving=job.id)
+    return int(first) - GAP if first is not None else job.position
+
+
+def bottom(tx: Tx) -> int:
+    ((position,),) = tx.run("next_position")
+    return int(position)
+
+
+def front(tx: Tx, job: Job) -> tuple[int, int]:
+    """Ahead of everything: the highest priority there is, and its first place."""
+    ((highest,),) = tx.run("highest_priority", tenant_id=job.tenant_id, moving=job.id)
+    priority = max(job.priority, int(highest or 0))
+    return priority, top(tx, job, priority)
+
+
+def at_rank(tx: Tx, job: Job, rank: int) -> Job | None:
+    """The job that now stands where this one wants to be; None beyond the end."""
+    if rank < 1:
+        raise BadInput("rank begins at 1", field="rank")
+    found = tx.run("nth_queued", tenant_id=job.tenant_id, moving=job.id, rank=rank - 1)
+    return jobs.lock(tx, found[0][0]) if found else None
+
+
+def beside(tx: Tx, job: Job, other: Job, actor: Actor, *, before: bool) -> int:
+    """Directly before or after another job, respacing the smallest neighbourhood when there is no gap."""
+    scope = {"tenant_id": job.tenant_id, "priority": other.priority, "moving": job.id}
+    same = tx.run("window", **scope, low=other.position, high=other.position)
+    name, edge = (
+        ("neighbour_before", other.position - 2 * GAP) if before else ("neighbour_after", other.position + 2 * GAP)
+    )
+    found = tx.run(name, **scope, position=other.position)
+    bound = int(found[0][0]) if found else edge
+    low, high = sorted((bound, other.position))
+    if len(same) <= 1 and high - low > 1:
+        return (low + high) // 2
+    return _respace(tx, job, other, actor, before=before)
+
+
+def _respace(tx: Tx, job: Job, other: Job, actor: Actor, *, before: bool) -> int:
+    """Spreads the neighbours of a place evenly and returns the gap that is left for the moving job."""
+    width = _FIRST_WINDOW
+    while True:
+        low, high = other.position - width, other.position + width
+        found = tx.run("window", tenant_id=job.tenant_id, priority=other.priority, moving=job.id, low=low, high=high)
+        step = (high - low) // (len(found) + 2)
+        if step >= 2 or width >= _WIDEST:
+            break
+        width *= 4
+    ids = [row[0] for row in found]
+    ids.insert(ids.index(other.id) + (0 if before else 1), job.id)
+    places = {job_id: low + step * (n + 1) for n, job_id in enumerate(ids)}
+    moved = [(job_id, places[job_id]) for job_id, position in found if places[job_id] != position]
+    if moved:
+        _record(tx, tx.run("respace", rows=json.dumps(moved)), other.priority, actor)
+    return places[job.id]
+
+
+def _record(tx: Tx, moved: list[Row], priority: int, actor: Actor) -> None:
+    events = [
+        (tenant_id, "job", job_id, version, "job.moved", status, actor.text(), fence or None,
+         json.dumps({"priority": priority, "position": position}))
+        for job_id, tenant_id, version, position, status, fence in moved
+    ]  # fmt: skip
+    tx.run("add_events", rows=json.dumps(events))

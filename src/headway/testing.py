@@ -1,0 +1,116 @@
+"""For the tests of programs that use Headway: a clock that stands still, jobs run at once, and what was enqueued."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from headway.app import App
+from headway.clock import micros
+from headway.engine import notes
+from headway.engine.calling import outcome_of
+from headway.engine.context import Context
+from headway.engine.finish import finish
+from headway.engine.run import NOTHING, Running
+from headway.engine.worker import JobSink, Wishes, Worker
+from headway.model.job import Claim
+from headway.model.values import instant, seconds
+from headway.store import claims
+from headway.store.db import Tx
+
+__all__ = ["FrozenClock", "assert_enqueued", "drain"]
+
+
+class FrozenClock:
+    """Time that moves when you say so."""
+
+    def __init__(self, now: int | str | datetime = "2026-01-01T00:00:00Z") -> None:
+        self.time = now if isinstance(now, int) else instant(now, field="now")
+        self.began = self.time
+
+    def now(self) -> int:
+        return self.time
+
+    def monotonic(self) -> float:
+        return (self.time - self.began) / 1e6
+
+    def advance(self, duration: float | str) -> None:
+        """`clock.advance("10s")`"""
+        self.time += micros(seconds(duration, field="duration"))
+
+
+class _Here(Worker):
+    """A worker that runs everything in the calling thread, one job after the other, with no heartbeat."""
+
+    def __init__(self, app: App) -> None:
+        super().__init__(app.database, app.registry, Wishes(slots=1, artifacts=app.settings.artifacts, lease=3600))
+
+    def __enter__(self) -> _Here:
+        self.database.transact("register", self._register)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def next(self) -> bool:
+        """Claims and runs one job. False when there is none that may run now."""
+        self.database.transact("promote", lambda tx: claims.promote(tx, self.actor))
+        taken = self.database.transact("claim", self._claim)
+        for claim in taken:
+            self._run(claim)
+        return bool(taken)
+
+    def _claim(self, tx: Tx) -> list[Claim]:
+        tx.run("claim_lock")
+        picks = claims.pick(tx, self.buckets, self.serves.__contains__, 1)
+        return claims.take(tx, self.who.id, self.actor, picks, [0]) if picks else []
+
+    def _run(self, claim: Claim) -> None:
+        spec = self.registry.get(claim.task)
+        running = Running(claim, spec, JobSink(self, claim), self._carried([claim]).get(claim.job_id, NOTHING))
+        self.running[claim.job_id] = running
+        self.notes.begin(claim.job_id, running.carried.spent)
+        work = running.work()
+        context = (Context(work, running.sink, running.stop),) if spec.signature.takes_context else ()
+        ended = running.ended(outcome_of(_caller(spec.function, context, work.params)))
+        self.running.pop(claim.job_id)
+
+        def write(tx: Tx) -> None:
+            notes.store(tx, self.who.id, self.notes.take())
+            finish(tx, self.who.id, self.actor, [ended])
+
+        self.database.transact("finish", write)
+        self.notes.end(claim.job_id)
+
+
+def _caller(function: Callable[..., Any], context: tuple[Context, ...], params: dict[str, Any]) -> Callable[[], object]:
+    if asyncio.iscoroutinefunction(function):
+        return lambda: asyncio.run(function(*context, **params))
+    return lambda: function(*context, **params)
+
+
+def drain(app: App, *, limit: int = 10_000) -> int:
+    """Runs every job that may run now, in order, in this thread, and returns how many that were.
+
+    Plain functions run in this process too, so that a debugger and coverage see them.
+    """
+    done = 0
+    with _Here(app) as here:
+        while done < limit and here.next():
+            done += 1
+    return done
+
+
+def assert_enqueued(app: App, task: str, *, count: int | None = None, **params: Any) -> None:
+    """Fails unless an unfinished job of this task (with at least these params) is there; `count` says how many."""
+    with app.database.read() as tx:
+        found = [json.loads(text) for (text,) in tx.run("unfinished_params", tenant_id=app.client.tenant_id, task=task)]
+    fitting = [one for one in found if params.items() <= one.items()]
+    wanted = f"{count} jobs" if count is not None else "a job"
+    if (count is None and not fitting) or (count is not None and len(fitting) != count):
+        raise AssertionError(f"expected {wanted} of {task} with {params}, found {len(fitting)}; enqueued: {found or 'none'}")
+
+

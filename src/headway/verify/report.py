@@ -1,0 +1,47 @@
+"""What a check says: findings, each one broken promise about one thing, and how much was looked at."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+# Enough to see what is wrong; a history that is broken throughout must not fill the memory.
+KEPT_PER_INVARIANT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`invariant` is its number (`I-03`), `thing` what it is about (`job 17`), `text` what is wrong, in words."""
+
+    invariant: str
+    thing: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """`counted` says how much was looked at, and under `findings` how many there were in all."""
+
+    findings: list[Finding]
+    counted: dict[str, int]
+
+    @property
+    def clean(self) -> bool:
+        return not self.findings
+
+
+def gather(findings: Iterable[Finding], counted: Counter[str]) -> Report:
+    """Runs a check to its end."""
+    kept: list[Finding] = []
+    seen: Counter[str] = Counter()
+    for finding in findings:
+        seen[finding.invariant] += 1
+        if seen[finding.invariant] <= KEPT_PER_INVARIANT:
+            kept.append(finding)
+    counted["findings"] = seen.total()
+    return Report(kept, dict(counted))
+
+
+def about_job(invariant: str, job_id: int, text: str) -> Finding:
+    return Finding(invariant, f"job {job_id}", text)
