@@ -55,7 +55,7 @@ def bench(parent: Path, measurements: Sequence[Measurement], *, quick: bool) -> 
         if not wanted:
             yield Bench(folder, quick, None)
             return
-        server = postgres.running(folder)
+        server = postgres.running(folder, quick=quick)
         try:
             started = server.__enter__()
         except Exception as error:  # said in the table, at every contender that needed it

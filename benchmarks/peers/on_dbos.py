@@ -47,7 +47,7 @@ def client(url: str) -> Any:
     return DBOSClient(system_database_url=address(url))
 
 
-def drain(url: str, *, jobs: int, polling: float = 0.01) -> float:
+def drain(url: str, *, jobs: int, polling: float) -> float:
     """From the first workflow's start (a new queue is noticed within a second) to the last one's durable end."""
     starts: list[float] = []
     dbos = launch(url, lambda: starts.append(time.monotonic()))

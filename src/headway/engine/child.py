@@ -370,8 +370,14 @@ class Program:
         self._gate.deliver()
 
     def _watch(self) -> None:
-        if os.getppid() != self._parent:
+        try:
+            if os.getppid() == self._parent:
+                self._watch_parent()
+        finally:  # whatever happened: without this watch nothing may run
             self._die()
+
+    def _watch_parent(self) -> None:
+        """Take its stop requests, until it is gone."""
         poller = select.poll()
         poller.register(self._control, select.POLLIN)
         parent = processes.open_pidfd(self._parent)
@@ -381,7 +387,7 @@ class Program:
             for fd, _ in poller.poll(_NAG * 1000 if self._gate.wanted else None):
                 messages = None if fd == parent else self._control.receive()
                 if messages is None:
-                    self._die()
+                    return
                 for message in messages:
                     self._stop(message["serial"])
             # Again and again: a signal just before a system call begins does not interrupt it.
@@ -398,11 +404,13 @@ class Program:
 
     def _die(self) -> NoReturn:
         """The parent is gone: end all below us, then ourselves."""
-        processes.end_tree(self._tag, grace=0)
-        if os.getpgrp() == self._pid:
-            # The group in one blow: user code still runs in the main thread and may have forked since.
-            os.killpg(self._pid, signal.SIGKILL)
-        os._exit(1)
+        try:
+            processes.end_tree(self._tag, grace=0)
+        finally:
+            if os.getpgrp() == self._pid:
+                # The group in one blow: user code still runs in the main thread and may have forked since.
+                os.killpg(self._pid, signal.SIGKILL)
+            os._exit(1)
 
     def _let_go(self) -> None:
         """In a process the task forked: it is not to hold or use our sockets, and signals mean there what they mean."""

@@ -145,9 +145,14 @@ def _born_after(newest: int) -> Iterator[_Process]:
     while (latest := _last_pid()) != newest and time.monotonic() < give_up:
         # After the highest number they begin again with low ones, which the next look will see.
         for pid in range(latest, max(newest, latest - _MOST_BORN), -1):
-            if process := _look_at(pid):
+            if _leads(pid) and (process := _look_at(pid)):
                 yield process
         newest = latest
+
+
+def _leads(pid: int) -> bool:
+    """Threads take their numbers from the same row, and can be looked at like processes, although no list has them."""
+    return b"\nTgid:\t%d\n" % pid in _read(f"/proc/{pid}/status")
 
 
 def _last_pid() -> int:

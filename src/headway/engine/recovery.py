@@ -26,11 +26,10 @@ class Recovery(Loop):
 
     name = "recovery"
 
-    def __init__(self, database: Database, *, interval: float = 30.0, lease: float = 60.0) -> None:
+    def __init__(self, database: Database, *, interval: float = 30.0) -> None:
         super().__init__()
         self.database = database
         self.interval = interval
-        self.lease = lease
         self.own: Callable[[], None] | None = None
         self.seen: dict[int, tuple[int, float]] = {}
         self.first = True
@@ -75,7 +74,7 @@ class Recovery(Loop):
         if beat != worker.beat:
             self.seen[worker.identity.id] = (worker.beat, now)
             return False
-        return worker.lease_until < worker.now and now - since >= self.lease
+        return worker.lease_until < worker.now and now - since >= worker.lease
 
     def _retire(self, worker_id: int, why: str, beat: int | None) -> None:
         if self.database.transact("give_up", lambda tx: workers.retire(tx, worker_id, why, quiet_since_beat=beat)):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from headway.engine import processes
 from headway.engine.calling import completed, failure_of, outcome_of
 from headway.engine.context import Context, Sink, Stop, Work
 from headway.engine.finish import Ended
@@ -215,7 +216,12 @@ class SlotRunner:
         left, whole = running.timeout()
         if running.stop.asked:
             return Stopped()
-        return child.run(running.work(), running.sink, timeout=left, grace=STOP_GRACE, allowed=whole)
+        outcome = child.run(running.work(), running.sink, timeout=left, grace=STOP_GRACE, allowed=whole)
+        while child.stuck and processes.members(child.tag):
+            # Killed and still there (the kernel holds it): the claim is kept until it is gone.
+            running.asked_at = running.asked_at or time.monotonic()
+            time.sleep(1.0)
+        return outcome
 
     def _usable_child(self) -> Child:
         if self.child is not None and not self.child.usable:

@@ -43,6 +43,7 @@ class Supervisor:
         if self.make_worker is not None:
             self.worker = self.make_worker()
             self.worker.register()
+            self.recovery.own = self.worker.renew
             self.worker.start()
 
     def on_signal(self, *_: object) -> None:
@@ -76,7 +77,7 @@ class Supervisor:
         if worker.running or worker.ended_work or worker.claimed != worker.finished:
             return False
         self.recovery.safely()
-        return not worker.running and worker.due is None and not worker._something_to_claim(1)
+        return not worker.running and worker.due is None and not worker.finds_work()
 
     def _replace(self, worker: Worker) -> None:
         worker.join(self.grace)

@@ -152,6 +152,10 @@ class Worker(WokenLoop):
             tx, self.who, self.actor, slots=self.wishes.slots, tasks=sorted(self.serves), lease=self.wishes.lease
         )
 
+    def renew(self) -> None:
+        """A beat of our own, for a moment at which the heartbeat's may be late."""
+        self.database.transact("renew", lambda tx: workers.beat(tx, self.who.id, self.wishes.lease))
+
     def hear(self, said: dict[str, Any]) -> None:
         """What the heartbeat says: stop requests, a lease that is lost, one that cannot be renewed."""
         for job_id, fence, _ in said.get("stops", ()):
@@ -182,16 +186,12 @@ class Worker(WokenLoop):
         if self.uncertain:
             self._read_back()
         ended = self._collect()
-        if not ended:
-            self._look_for_stops()
         pending = self._due_notes(ended)
         if self._promote_is_due():
             self.database.transact("promote", lambda tx: claims.promote(tx, self.actor))
         room = 0 if self.draining or self.stuck else len(self.free) + len(ended)
-        if ended or pending or (room and self._something_to_claim(room)):
+        if ended or pending or self._look(room):
             self._turn(ended, pending, room)
-            if ended or self.ended_work:
-                return 0.0
         self._judge_stuck()
         return self._delay()
 
@@ -216,11 +216,21 @@ class Worker(WokenLoop):
     def _promote_is_due(self) -> bool:
         return self.due is not None and self.due <= self.database.clock.now()
 
-    def _something_to_claim(self, room: int) -> bool:
-        """Looks before it takes the write lock: an idle system is only read."""
+    def _look(self, room: int) -> bool:
+        """Looks before it takes the write lock, so that an idle system is only read: is there something to claim?
+
+        A wake-up may also mean a stop request, or a new time to wait for.
+        """
         with self.database.read() as tx:
             self.due = claims.due(tx)
-            return bool(claims.pick(tx, self.buckets, self.serves.__contains__, room))
+            if self.running:
+                for job_id, fence, _ in workers.stop_requests(tx, self.who.id):
+                    self.stop_job(job_id, fence)
+            return room > 0 and bool(claims.pick(tx, self.buckets, self.serves.__contains__, room))
+
+    def finds_work(self) -> bool:
+        """Whether a free slot would get a job right now."""
+        return self._look(1)
 
     def _turn(self, ended: list[tuple[Running, Outcome]], pending: list[notes.Pending], room: int) -> None:
         """One transaction: store reports, end claims, take new ones."""
@@ -229,11 +239,8 @@ class Worker(WokenLoop):
         lost: list[Claim] = []
         try:
             fresh = self.database.transact("turn", lambda tx: self._write(tx, done, pending, slots[:room], lost))
-        except CommitUnknown:
-            self.uncertain = True
-            self._undo(ended, pending)
-            raise
-        except Unreachable:
+        except BaseException as error:
+            self.uncertain = isinstance(error, CommitUnknown)
             self._undo(ended, pending)
             raise
         self.free = slots
@@ -315,12 +322,14 @@ class Worker(WokenLoop):
 
     def _adopt(self, slot: int, child: Child) -> None:
         """Stores who runs user code before it does, so that recovery can end it."""
-        self.database.transact(
-            "adopt",
-            lambda tx: workers.adopt(
-                tx, self.who.id, slot=slot, tag=child.tag, pid=child.pid, process_start=child.start_time
-            ),
-        )
+        facts = {"slot": slot, "tag": child.tag, "pid": child.pid, "process_start": child.start_time}
+        while not self.ended.is_set():
+            try:
+                self.database.transact("adopt", lambda tx: workers.adopt(tx, self.who.id, **facts))  # type: ignore[arg-type]
+                return
+            except Unreachable:
+                self.ended.wait(1.0)  # the claim is ours and its work has not begun: wait with it
+        raise LeaseLost("the worker ended before its work began")
 
     def _disown(self, child: Child) -> None:
         try:
@@ -332,14 +341,6 @@ class Worker(WokenLoop):
         """Called from wherever work ends."""
         self.ended_work.extend(batch)
         self.waiter.nudge()
-
-    def _look_for_stops(self) -> None:
-        """A wake-up may mean a stop request; the heartbeat brings it at the latest."""
-        if not self.running:
-            return
-        with self.database.read() as tx:
-            for job_id, fence, _ in workers.stop_requests(tx, self.who.id):
-                self.stop_job(job_id, fence)
 
     def _read_back(self) -> None:
         """After a commit whose answer was lost: what the database says we hold is what we hold."""

@@ -31,9 +31,8 @@ POOL_SIZE = 8
 
 
 def _rows(columns: str) -> str:
-    picks = ", ".join(
-        f"(r.value ->> {n})::{column.split()[1]} as {column.split()[0]}" for n, column in enumerate(columns.split(","))
-    )
+    pairs = [column.strip().partition(" ") for column in columns.split(",")]
+    picks = ", ".join(f"(r.value ->> {n})::{kind} as {name}" for n, (name, _, kind) in enumerate(pairs))
     return f"(select r.n - 1 as n, {picks} from jsonb_array_elements(:rows::jsonb) with ordinality as r(value, n))"
 
 

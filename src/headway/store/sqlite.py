@@ -22,6 +22,7 @@ from headway.store.rows import fragments as column_fragments
 BUSY_SECONDS = 30.0
 # What a commit may be late behind the first write to the log, seen from another process.
 VISIBLE_WITHIN = 0.03
+POLL_WITHOUT_INOTIFY = 0.01
 # SQLite versions that can corrupt a WAL database on a reset (fixed in 3.51.3).
 AFFECTED = ((3, 7, 0), (3, 51, 2))
 PRAGMAS = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "journal_size_limit": 67108864}
@@ -184,6 +185,18 @@ class SqliteDatabase(Database):
         with translated():
             list(tx.connection.execute(render(text, FRAGMENTS)))
 
+    def foreign_commits(self) -> int | None:
+        """A number that changes when another process commits, and not when this one does; None while we write.
+
+        SQLite counts for each connection the commits of all others; our writer makes all of ours.
+        """
+        if not self.writing.acquire(blocking=False):
+            return None
+        try:
+            return None if self.closed else int(self.writer.execute("pragma data_version").get)
+        finally:
+            self.writing.release()
+
     def waiter(self) -> Waiter:
         waiter = SqliteWaiter(self)
         self.waiters.append(waiter)
@@ -235,8 +248,7 @@ class SqliteWaiter(Waiter):
     def __init__(self, database: SqliteDatabase) -> None:
         self.database = database
         self.lock = threading.Lock()
-        self.connection = database._connect()
-        self.seen = self._data_version()
+        self.seen = database.foreign_commits()
         self.reading, self.writing = os.pipe()
         os.set_blocking(self.reading, False)
         os.set_blocking(self.writing, False)
@@ -251,46 +263,42 @@ class SqliteWaiter(Waiter):
 
         self.inotify = INotify(nonblocking=True)
         self.inotify.add_watch(self.database.path + "-wal", flags.MODIFY)
-        self.poll.register(self.inotify.fileno(), select.POLLIN)
-        return self.inotify.fileno()
-
-    def _data_version(self) -> int:
-        (version,) = self.connection.execute("pragma data_version").fetchone()  # type: ignore[misc]
-        return int(version)
+        fd: int = self.inotify.fileno()
+        self.poll.register(fd, select.POLLIN)
+        return fd
 
     def wait(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
-            # Where nothing tells us of other processes' commits, look for them ourselves.
-            ready = self.poll.poll(left * 1000 if self.watch is not None else min(left * 1000, 10))
-            fds = {fd for fd, _ in ready}
-            if self.reading in fds:
+        suspicious_until, step = 0.0, 0.001
+        while (now := time.monotonic()) < deadline:
+            if self.watch is not None and self._drain(self.watch):
+                # The log is written before the commit can be seen: look again for a moment.
+                suspicious_until, step = now + VISIBLE_WITHIN, 0.001
+            if self._others_committed():
+                return
+            left = deadline - now
+            if now < suspicious_until:
+                left, step = min(left, step), step * 2
+            elif self.watch is None:
+                left = min(left, POLL_WITHOUT_INOTIFY)
+            if any(fd == self.reading for fd, _ in self.poll.poll(left * 1000)):
                 self._drain(self.reading)
                 return
-            if self.watch in fds:
-                self._drain(self.watch)
-                if self._became_visible():
-                    return
-            elif self.watch is None and self._became_visible(within=0.0):
-                return
 
-    def _became_visible(self, within: float = VISIBLE_WITHIN) -> bool:
-        """The log is written before the commit can be seen: look again for a moment."""
-        deadline = time.monotonic() + within
-        while True:
-            version = self._data_version()
-            if version != self.seen:
-                self.seen = version
-                return True
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(0.001)
+    def _others_committed(self) -> bool:
+        version = self.database.foreign_commits()
+        changed = version is not None and version != self.seen
+        self.seen = self.seen if version is None else version
+        return changed
 
     @staticmethod
-    def _drain(fd: int) -> None:
+    def _drain(fd: int) -> bool:
+        """Empties a descriptor; whether there was anything in it."""
+        found = False
         with suppress(BlockingIOError):
-            while len(os.read(fd, 65536)) == 65536:
-                pass
+            while os.read(fd, 65536):
+                found = True
+        return found
 
     def nudge(self) -> None:
         # Under the lock, because a closed descriptor's number may belong to another file by now.

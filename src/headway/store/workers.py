@@ -29,6 +29,7 @@ class Seen:
     identity: Identity
     beat: int
     lease_until: int
+    lease: float
     now: int
 
 
@@ -75,8 +76,8 @@ def set_state(tx: Tx, worker_id: int, state: str, actor: Actor) -> None:
 
 def live(tx: Tx) -> list[Seen]:
     return [
-        Seen(Identity(worker_id, host, boot, pid, start), count, until, now)
-        for worker_id, host, boot, pid, start, count, until, now in tx.run("live_workers")
+        Seen(Identity(worker_id, host, boot, pid, start), count, until, length / 1e6, now)
+        for worker_id, host, boot, pid, start, count, until, length, now in tx.run("live_workers")
     ]
 
 

@@ -3,125 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import groupby
-from typing import Any, NamedTuple
 
-from headway.clock import SECOND
 from headway.store.db import Row, Tx
+from headway.verify.records import Bucket, Event, JobHistory, JobRow, Moment, Parent
 
 JOBS_PER_PAGE = 1000
 EVENTS_PER_PAGE = 5000
 LAST = 2**63 - 1
-
-
-# Rows are plain tuples with names: millions of them are made.
-class Event(NamedTuple):
-    job_id: int
-    version: int
-    kind: str
-    status: int | None
-    at: int
-    actor: str
-    fence: int | None
-    data: str | None
-    tenant_id: int
-
-    @property
-    def where(self) -> str:
-        return f"version {self.version}, {self.kind}"
-
-
-class JobRow(NamedTuple):
-    id: int
-    tenant_id: int
-    bucket_id: int
-    status: int
-    gate: int
-    priority: int
-    position: int
-    fence: int
-    version: int
-    retry_auto: int
-    exhausted: int
-    retry_of: int | None
-    target_id: int | None
-    started_at: int | None
-    stop: str | None
-    key: str | None
-    task: str
-    run_tenant: int | None
-    run_task: str | None
-    run_started: int | None
-    run_status: int | None
-    run_has_params: int
-
-    @property
-    def has_run(self) -> bool:
-        return self.run_tenant is not None
-
-
-class Parent(NamedTuple):
-    """The job that a job retries, and its end."""
-
-    child_id: int
-    id: int | None
-    tenant_id: int
-    status: int
-    failure_kind: str | None
-    priority: int
-    position: int
-    task: str
-    key: str | None
-    target_id: int | None
-    options: str
-    same_params: int
-    ended_at: int | None
-    end_data: str | None
-
-
-class Moment(NamedTuple):
-    """One event in the order of all, with what the replays need of its job."""
-
-    id: int
-    thing: str
-    thing_id: int
-    version: int
-    kind: str
-    status: int | None
-    at: int
-    actor: str
-    data: str | None
-    bucket_id: int | None
-    target_id: int | None
-    group_id: int | None
-    stage: int | None
-    priority: int
-    position: int
-    created_at: int
-    expires_at: int | None
-
-
-@dataclass(slots=True)
-class JobHistory:
-    """All that is known of one job number. Without a row only its events are left."""
-
-    id: int
-    row: JobRow | None
-    events: list[Event]
-    parent: Parent | None = None
-    paid: int = 0
-    automatic: int = 0
-    manual: int = 0
-
-
-class Bucket(NamedTuple):
-    tenant_id: int
-    task: str
-    lanes: tuple[int, ...]
 
 
 @dataclass
@@ -134,10 +27,6 @@ class History:
     recovery: int
     settle: int
     counted: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def dialect(self) -> str:
-        return self.tx.database.dialect
 
     @cached_property
     def now(self) -> int:
@@ -179,6 +68,8 @@ class History:
                 page[parent.child_id].parent = page[parent.child_id].parent or parent
             for child_id, count in self.tx.run("verify_paid", **span):
                 page[child_id].paid = count
+            for (child_id,) in self.own("verify_together", **span):
+                page[child_id].together = True
 
     def stream(self) -> Iterator[Moment]:
         """All events in the order they were made."""
@@ -187,25 +78,6 @@ class History:
             yield from map(Moment._make, rows)
             after = rows[-1][0]
 
-    def once(self, name: str) -> list[Row]:
+    def own(self, name: str, **params: int) -> list[Row]:
         """A question that each database is asked in its own words."""
-        return self.tx.run(f"{name}_{self.dialect}")
-
-
-def facts(data: str | None) -> dict[str, Any]:
-    found = json.loads(data) if data else None
-    return found if isinstance(found, dict) else defaultdict(lambda: None)
-
-
-@lru_cache(maxsize=4096)
-def worker_of(actor: str) -> int | None:
-    """The worker that acted, if one did: events name it by its number in hexadecimal."""
-    who = json.loads(actor)
-    try:
-        return int(who["id"], 16) if who["type"] == "worker" else None
-    except (KeyError, ValueError):
-        return None
-
-
-def micros_of(seconds: float) -> int:
-    return round(seconds * SECOND)
+        return self.tx.run(f"{name}_{self.tx.database.dialect}", **params)

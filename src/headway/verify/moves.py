@@ -36,10 +36,13 @@ LEADS_TO = {
     "job.stop_requested": {RUNNING},
 }
 ENDINGS = {"job.completed", "job.failed", "job.skipped", "job.cancelled", "job.resolved"}
-# These move a job, so the state before must be another one. (A promoted job may be in the queue already: brought forward.)
-MOVING = (ENDINGS | {"job.claimed", "job.paused", "job.error", "job.resumed"}) - {"job.promoted"}
+# These move a job, so the state before must be another one. Not `job.promoted`: a retry that is brought forward may be
+# in the queue already.
+MOVING = ENDINGS | {"job.claimed", "job.paused", "job.error", "job.resumed"}
 # These change a job that waits or runs, and nothing that has ended.
 CHANGES = {"job.edited", "job.moved", "job.held", "job.promoted", "job.stop_requested"}
+# These say something about a job and never move it.
+STILL = {"job.moved", "job.stop_requested"}
 LATE = "job.late_write_rejected"
 
 

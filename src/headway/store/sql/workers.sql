@@ -14,7 +14,7 @@ update hw_worker set state = :state, version = version + 1 where id = :id and go
 
 -- name: live_workers
 -- All that were not given up, with the time by the same clock that wrote their leases.
-select id, host, boot, pid, process_start, beat, lease_until, {now} from hw_worker where gone_at is null order by id;
+select id, host, boot, pid, process_start, beat, lease_until, lease_until - beat_at, {now} from hw_worker where gone_at is null order by id;
 
 -- name: retire_worker
 -- Gives a worker up, once. From here on none of its beats is accepted.
