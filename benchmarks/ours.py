@@ -5,16 +5,72 @@ second, or several named values. It runs in a process of its own. What is not bu
 
 from __future__ import annotations
 
+import json
+import os
 import statistics
+import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NoReturn
+
+from benchmarks.postgres import transactions
+from benchmarks.processes import Gate, beside, cost, memory_mib, together
+from benchmarks.raw.rows import edges
+from benchmarks.tasks import app_at, noop, plain, stamp
+from headway import App
+from headway.engine.recovery import Recovery
+from headway.engine.supervisor import Supervisor
+from headway.engine.worker import Wishes, Worker
+from headway.model.job import SYSTEM, NewJob
+from headway.store import jobs, reading
 
 Values = dict[str, float]
+LOOK_SECONDS = 0.005
 
 
-def not_built(what: str) -> NoReturn:
-    raise NotImplementedError(f"{what} is not built yet")
+def set_limit(app: App, limit: int | None) -> None:
+    with app.database.transaction("limit") as tx:
+        ((lane, _, _),) = tx.run("lane_by_name", tenant_id=0, kind="policy", name="global")
+        tx.run("set_lane_capacity", id=lane, capacity=limit)
+
+
+def filled(url: str, task: str, jobs: int, limit: int | None = None) -> App:
+    """An app on a database with `jobs` queued jobs of a task."""
+    app = app_at(url)
+    set_limit(app, limit)
+    for start in range(0, jobs, 1000):
+        app.tasks[task].enqueue_many([{}] * min(1000, jobs - start))
+    return app
+
+
+def finish_all(worker: Worker, jobs: int) -> list[tuple[float, int]]:
+    """Runs a registered worker until it has finished so many jobs; when it had finished how many."""
+    seen = [(time.monotonic(), 0)]
+    done = 0
+    worker.start()
+    while done < jobs:
+        time.sleep(LOOK_SECONDS)
+        if worker.finished > done:
+            seen.append((time.monotonic(), worker.finished - done))
+            done = worker.finished
+    return seen
+
+
+def close(worker: Worker, app: App) -> None:
+    worker.drain()
+    worker.stop()
+    worker.join(10.0)
+    worker.close()
+    app.close()
+
+
+def drain(app: App, jobs: int, slots: int) -> tuple[float, list[tuple[float, int]]]:
+    worker = Worker(app.database, app.registry, Wishes(slots=slots))
+    worker.register()
+    seen = finish_all(worker, jobs)
+    close(worker, app)
+    return jobs / (seen[-1][0] - seen[0][0]), seen
 
 
 # Drain: the clock runs from the worker's start to the last durable finish. Enqueue everything before.
@@ -22,26 +78,72 @@ def not_built(what: str) -> NoReturn:
 
 def drain_sqlite(url: str, *, jobs: int, slots: int, limit: int | None) -> float:
     """`jobs` async no-ops on one worker with `slots` slots; `limit` is concurrency.limit (None is no limit)."""
-    not_built("draining a SQLite file")
+    return drain(filled(url, noop.name, jobs, limit), jobs, slots)[0]
 
 
 def drain_serial_sqlite(url: str, *, jobs: int) -> float:
     """Async no-ops under the default lanes: one job at a time."""
-    not_built("draining a SQLite file one job at a time")
+    return drain(filled(url, noop.name, jobs, limit=1), jobs, 4)[0]
 
 
 def drain_children_sqlite(url: str, *, jobs: int, slots: int = 2) -> float:
     """Plain functions, each slot with its warm child process; the children are warm before the clock starts."""
-    not_built("draining a SQLite file with child processes")
+    app = app_at(url)
+    set_limit(app, None)
+    worker = Worker(app.database, app.registry, Wishes(slots=slots))
+    worker.register()
+    app.tasks[plain.name].enqueue_many([{}] * slots)
+    finish_all(worker, slots)
+    worker.draining = True
+    for start in range(0, jobs, 1000):
+        app.tasks[plain.name].enqueue_many([{}] * min(1000, jobs - start))
+    began = time.monotonic()
+    worker.draining = False
+    worker.waiter.nudge()
+    while worker.finished < jobs + slots:
+        time.sleep(LOOK_SECONDS)
+    rate = jobs / (time.monotonic() - began)
+    close(worker, app)
+    return rate
 
 
 def drain_postgres(url: str, *, jobs: int, slots: int, processes: int) -> float | Values:
-    """`processes` workers with `slots` slots each (`benchmarks.processes.together` starts them at once).
+    """`processes` workers with `slots` slots each. The database is fresh and must not be analysed before."""
+    app = filled(url, noop.name, jobs)
+    if processes == 1:
+        rate, seen = drain(app, jobs, slots)
+        return {"rate": rate, **edges(seen)}
+    app.close()
+    return _together(url, jobs, slots, processes)
 
-    With one process also "first" and "last": the rates over the first and the last 2,000 jobs, see
-    `benchmarks.raw.rows.edges`. The database is fresh and must not be analysed before.
-    """
-    not_built("draining PostgreSQL")
+
+def _together(url: str, jobs: int, slots: int, count: int) -> float:
+    done, seconds = together(drain_share, [(url, slots, jobs)] * count)
+    if done != jobs:
+        raise RuntimeError(f"{done} of {jobs} jobs were finished")
+    return jobs / seconds
+
+
+def drain_share(gate: Gate, url: str, slots: int, jobs: int) -> int:
+    """One of several workers: begins when all do, ends when everything is finished."""
+    app = app_at(url)
+    worker = Worker(app.database, app.registry, Wishes(slots=slots))
+    worker.register()
+    gate.wait()
+    worker.start()
+    while not _all_finished(app, worker, jobs):
+        time.sleep(LOOK_SECONDS)
+    done = worker.finished
+    threading.Thread(target=close, args=(worker, app), daemon=True).start()
+    return done
+
+
+def _all_finished(app: App, worker: Worker, jobs: int) -> bool:
+    """Asks the database only when this worker has nothing left to do itself."""
+    if worker.running or worker.ended_work:
+        return False
+    with app.database.read() as tx:
+        return not tx.run("ready_buckets") and not tx.run("running_counts")
 
 
 # Enqueue: the clock runs over the calls alone; each call returns after its durable commit.
@@ -49,17 +151,42 @@ def drain_postgres(url: str, *, jobs: int, slots: int, processes: int) -> float 
 
 def enqueue_one_by_one(url: str, *, jobs: int) -> float:
     """One caller, one `enqueue` after the other."""
-    not_built("enqueue")
+    task = app_at(url).tasks[noop.name]
+    task.enqueue()
+    began = time.monotonic()
+    for _ in range(jobs):
+        task.enqueue()
+    return jobs / (time.monotonic() - began)
 
 
 def enqueue_concurrent(url: str, *, jobs: int, callers: int = 50) -> float:
     """`callers` threads share `jobs` calls of `enqueue`."""
-    not_built("enqueue by many callers")
+    task = app_at(url).tasks[noop.name]
+    task.enqueue()
+    gate = threading.Barrier(callers + 1)
+
+    def call(count: int) -> None:
+        gate.wait()
+        for _ in range(count):
+            task.enqueue()
+
+    with ThreadPoolExecutor(callers) as pool:
+        calls = [pool.submit(call, jobs // callers) for _ in range(callers)]
+        gate.wait()
+        began = time.monotonic()
+        for one in calls:
+            one.result()
+        return jobs // callers * callers / (time.monotonic() - began)
 
 
 def enqueue_bulk(url: str, *, jobs: int, batch: int) -> float:
     """`enqueue_many` with `batch` jobs per call."""
-    not_built("enqueue_many")
+    task = app_at(url).tasks[noop.name]
+    task.enqueue()
+    began = time.monotonic()
+    for _ in range(0, jobs, batch):
+        task.enqueue_many([{}] * batch)
+    return jobs / (time.monotonic() - began)
 
 
 # Latency and cost
@@ -70,18 +197,71 @@ def pickup_latency(url: str, *, kind: str, samples: int, silence: float = 0.0) -
 
     `kind`: "same process", "another process". `silence`: seconds without any work before each sample.
     """
-    not_built("a worker that waits")
+    app = app_at(url)
+    if kind == "same process":
+        worker = Worker(app.database, app.registry, Wishes())
+        worker.register()
+        worker.start()
+        waits = _samples(app, samples, silence)
+        close(worker, app)
+    else:
+        with beside(serve, (url,)):
+            waits = _samples(app, samples, silence)
+        app.close()
+    ordered = sorted(waits)
+    return {"p50": ordered[len(ordered) // 2], "p99": ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)]}
+
+
+def _samples(app: App, samples: int, silence: float) -> list[float]:
+    task = app.tasks[stamp.name]
+    task.enqueue().result(timeout=30)
+    waits = []
+    for _ in range(samples):
+        time.sleep(silence or 0.02)
+        job = task.enqueue()
+        asked = time.time()
+        waits.append(max(0.0, (job.result(timeout=60) - asked) * 1000))
+    return waits
+
+
+def serve(url: str) -> None:
+    """A worker in a process of its own, until it is ended."""
+    app = app_at(url)
+    wishes = Wishes()
+    supervisor = Supervisor(
+        make_worker=lambda: Worker(app.database, app.registry, wishes), recovery=Recovery(app.database)
+    )
+    supervisor.handle_signals()
+    supervisor.run()
+    app.close()
 
 
 def idle(url: str, *, seconds: float) -> Values:
     """A worker with nothing to do: {"cpu": % of a core, "memory": MiB of worker and heartbeat together}, and on
-    PostgreSQL {"transactions": per second}. `benchmarks.processes` and `benchmarks.postgres.transactions` measure."""
-    not_built("a worker that waits")
+    PostgreSQL {"transactions": per second}."""
+    app_at(url).database.close()
+    with beside(serve, (url,)) as pid:
+        time.sleep(2.0)
+        before = transactions(url) if url.startswith("postgres") else 0.0
+        values = cost(pid, seconds)
+        if url.startswith("postgres"):
+            values["transactions"] = (transactions(url) - before) / seconds
+    return values
 
 
 def memory(url: str, *, jobs: int) -> Values:
     """Draining `jobs` jobs: {"early", "late"} MiB of the worker, after a tenth of the jobs and near the end."""
-    not_built("draining a SQLite file")
+    app = filled(url, noop.name, jobs)
+    worker = Worker(app.database, app.registry, Wishes(slots=200))
+    worker.register()
+    worker.start()
+    marks = {}
+    for name, part in (("early", 0.1), ("late", 0.95)):
+        while worker.finished < jobs * part:
+            time.sleep(LOOK_SECONDS)
+        marks[name] = memory_mib(os.getpid())
+    close(worker, app)
+    return marks
 
 
 # Flatness: a case fills a database to a size, a probe finds a rate in it.
@@ -102,42 +282,101 @@ class Case:
 
 def fill_queued(url: str, size: int) -> None:
     """`size` queued jobs."""
-    not_built("filling a database")
+    filled(url, noop.name, size).close()
 
 
 def fill_busy_lane(url: str, size: int) -> None:
     """`size` queued jobs, half of them with a better priority and behind a lane that is full."""
-    not_built("filling a database")
+    app = filled(url, noop.name, size // 2)
+    with app.database.transaction("fill") as tx:
+        tx.run("add_bucket", tenant_id=1, task=noop.name, lanes="[1, 999]")
+        ((bucket, *_),) = tx.run("find_bucket", tenant_id=1, task=noop.name, lanes="[1, 999]")
+    add_lane(app, 999)
+    better(app, noop.name, bucket, size // 2)
+    app.close()
+
+
+def add_lane(app: App, lane: int) -> None:
+    """A lane that is full: its capacity is 0."""
+    text = f"insert into hw_lane (id, tenant_id, kind, name, capacity) values ({lane}, 0, 'resource', 'busy', 0)"
+    with app.database.transaction("fill") as tx:
+        app.database.execute_script(tx, text)
+
+
+def better(app: App, task: str, bucket: int, count: int) -> None:
+    """Jobs with a better priority in a bucket of their own."""
+    for start in range(0, count, 1000):
+        part = min(1000, count - start)
+        job = NewJob(task, "{}", app.registry.get(noop.name).options_text, priority=50)
+        common = jobs.shared(job, bucket)
+        app.database.once("enqueue", params=json.dumps(["{}"] * part), tenant_id=1, actor=SYSTEM.text(), **common)
 
 
 def fill_unknown_task(url: str, size: int) -> None:
     """`size` queued jobs, half of them with a better priority and of a task that no worker here knows."""
-    not_built("filling a database")
+    app = filled(url, noop.name, size // 2)
+    better(app, "elsewhere", app.client.buckets.of(1, "elsewhere"), size // 2)
+    app.close()
 
 
 def fill_kinds(url: str, size: int) -> None:
-    """2,000 queued jobs of `size` kinds of work; the small one has 1 kind, the large one 200."""
-    not_built("filling a database")
+    """Queued jobs of `size` kinds of work; the small one has 1 kind, the large one 200."""
+    app = app_at(url, kinds=size)
+    set_limit(app, None)
+    for kind in range(size):
+        app.tasks[f"kind.{kind}"].enqueue_many([{}] * (20_000 // size))
+    app.close()
 
 
 def fill_finished(url: str, size: int) -> None:
     """2,000 queued jobs and `size` finished ones with their runs, events and results."""
-    not_built("filling a database")
+    app = filled(url, noop.name, size)
+    drain(app, size, 200)
+    filled(url, noop.name, 2_000).close()
 
 
 def claim_rate(url: str) -> float:
     """Jobs per second that one worker takes and finishes here, some thousands of them, then topped up again."""
-    not_built("claiming")
+    app = app_at(url, kinds=200)
+    worker = Worker(app.database, app.registry, Wishes(slots=50))
+    worker.register()
+    jobs = 2_000
+    seen = finish_all(worker, jobs)
+    rate = worker.finished / (seen[-1][0] - seen[0][0])
+    done = worker.finished
+    close(worker, app)
+    top_up(url, done)
+    return rate
+
+
+def top_up(url: str, jobs: int) -> None:
+    app = app_at(url, kinds=200)
+    with app.database.read() as tx:
+        kinds = [row[2] for row in tx.run("all_buckets") if row[2] in app.tasks and row[2].startswith("kind.")]
+    for task in kinds or [noop.name]:
+        app.tasks[task].enqueue_many([{}] * (jobs // max(1, len(kinds)) + 1))
+    app.close()
 
 
 def enqueue_rate(url: str) -> float:
     """Calls of `enqueue` per second here."""
-    not_built("enqueue")
+    return enqueue_one_by_one(url, jobs=1_000)
 
 
 def page_rate(url: str) -> float:
     """Pages of the job list per second here: the first page, and one in the middle."""
-    not_built("listing jobs")
+    app = app_at(url)
+    rounds = 50
+    with app.database.read() as tx:
+        first = reading.list_jobs(tx, 1, limit=50)
+    began = time.monotonic()
+    for _ in range(rounds):
+        with app.database.read() as tx:
+            page = reading.list_jobs(tx, 1, limit=50)
+            reading.list_jobs(tx, 1, limit=50, cursor=page.next)
+    assert len(first.items) == 50
+    app.close()
+    return 2 * rounds / (time.monotonic() - began)
 
 
 CASES: dict[str, Case] = {

@@ -6,7 +6,8 @@ import multiprocessing
 import os
 import queue
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
@@ -72,3 +73,38 @@ def memory_mib(pid: int) -> float:
         if line.startswith("Pss:"):
             return int(line.split()[1]) / 1024
     raise RuntimeError(f"the kernel does not tell the memory of process {pid}")
+
+
+@contextmanager
+def beside(program: Callable[..., None], arguments: tuple[Any, ...]) -> Iterator[int]:
+    """Runs a program in a process of its own, which ends with the block; gives its number."""
+    process = multiprocessing.get_context("spawn").Process(target=program, args=arguments)
+    process.start()
+    try:
+        assert process.pid is not None
+        yield process.pid
+    finally:
+        process.terminate()
+        process.join(timeout=40)
+        if process.is_alive():
+            process.kill()
+
+
+def family(pid: int) -> list[int]:
+    """A process and its children."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    found = [pid]
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        children += (task / "children").read_text().split()
+    for child in {int(child) for child in children}:
+        found += family(child)
+    return found
+
+
+def cost(pid: int, seconds: float) -> dict[str, float]:
+    """What a process and its children use while nothing is asked of them: % of a core, and MiB."""
+    pids = family(pid)
+    before = sum(map(cpu_seconds, pids))
+    time.sleep(seconds)
+    used = sum(map(cpu_seconds, pids)) - before
+    return {"cpu": 100 * used / seconds, "memory": sum(map(memory_mib, pids))}

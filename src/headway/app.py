@@ -42,7 +42,12 @@ class App:
     """Nothing is read or opened before it is needed: importing a module with an App costs nothing."""
 
     def __init__(
-        self, database: str | None = None, *, config: str | Path | None = None, clock: Clock | None = None, **settings: Any
+        self,
+        database: str | None = None,
+        *,
+        config: str | Path | None = None,
+        clock: Clock | None = None,
+        **settings: Any,
     ) -> None:
         self.registry = Registry()
         self.tasks: dict[str, Task[..., Any]] = {}
@@ -81,7 +86,9 @@ class App:
         **options: Any,
     ) -> Task[..., Any]:
         if resources or direct:
-            raise BadInput("resources and direct calls are not part of this version", field="resources" if resources else "direct")
+            raise BadInput(
+                "resources and direct calls are not part of this version", field="resources" if resources else "direct"
+            )
         wished = make_options(Options(), **options)
         spec = make_spec(function, name=name, isolation=isolation, options=wished, priority=check_priority(priority))
         self.registry.add(spec)

@@ -111,6 +111,6 @@ def assert_enqueued(app: App, task: str, *, count: int | None = None, **params: 
     fitting = [one for one in found if params.items() <= one.items()]
     wanted = f"{count} jobs" if count is not None else "a job"
     if (count is None and not fitting) or (count is not None and len(fitting) != count):
-        raise AssertionError(f"expected {wanted} of {task} with {params}, found {len(fitting)}; enqueued: {found or 'none'}")
-
-
+        raise AssertionError(
+            f"expected {wanted} of {task} with {params}, found {len(fitting)}; enqueued: {found or 'none'}"
+        )

@@ -22,7 +22,7 @@ import pytest
 from headway import errors
 from headway.engine import processes
 from headway.engine.child import load_task
-from headway.engine.context import Work
+from headway.engine.context import Stop, Work
 from headway.engine.slot import Child
 from headway.model.outcome import Completed, Failed, FailureKind, Outcome, Skipped, Stopped
 
@@ -602,6 +602,14 @@ def test_a_request_reaches_work_that_has_not_begun(sink: Recorder, pool: ThreadP
         child.close()
 
 
+def test_a_request_made_before_the_run_is_heard(child: Child, sink: Recorder):
+    stop = Stop()
+    stop.asked = True
+    assert not child.stop(DEADLINE)
+
+    assert child.run(work("sleep"), sink, grace=DEADLINE, stop=stop) == Stopped()
+
+
 def test_an_import_can_be_stopped(child: Child, sink: Recorder, pool: ThreadPoolExecutor, tmp_path: Path):
     module = tmp_path / "slow.py"
     module.write_text("import time; print('importing', flush=True); time.sleep(3600)")
@@ -685,6 +693,23 @@ def test_a_sink_that_waits_does_not_keep_work_alive(child: Child, sink: Recorder
     leave.set()
 
     assert running.result(DEADLINE) == Stopped(-signal.SIGKILL)
+
+
+def test_old_kernels_have_no_pidfd(sink: Recorder, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delattr(os, "pidfd_open")
+    child = Child.start()
+    assert child.usable
+    assert child.run(work("nothing"), sink, timeout=DEADLINE) == Completed()
+    running = start(pool, child, sink, "refuse_to_stop")
+    sink.wait_for("asleep")
+    child.stop(0)
+    assert running.result(DEADLINE) == Stopped(-signal.SIGKILL)
+    child.close()
+
+    child = Child.start()
+    assert failure(child.run(work("fork_and_hold"), sink)).exit_code == -signal.SIGKILL
+    assert not child.usable
+    child.close()
 
 
 # --- what is left behind ------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ DEADLINE = 20.0
 # Every process of a tree writes its pid to the roster when it is as it should be, and holds the roster open: its end
 # is the proof that all of them are gone.
 TREE = r"""
-import os, signal, sys, time
+import os, signal, sys, threading, time
 
 shape, manner, roster = sys.argv[1], sys.argv[2], int(sys.argv[3])
 os.set_inheritable(roster, True)
@@ -118,6 +118,12 @@ def running_away():
             os._exit(0)
     stay()
 
+def making_threads():
+    behave()
+    os.write(roster, b"%d\n" % os.getpid())
+    while True:
+        threading.Thread(target=os.getpid).start()
+
 globals()[shape]()
 """
 
@@ -136,6 +142,7 @@ SIZES = {
     "respawning": 2,
     "multiplying": 1,
     "running_away": 1,
+    "making_threads": 1,
 }
 
 
@@ -194,6 +201,17 @@ def test_a_tree_is_killed_at_once_without_a_grace(shape: str):
         read_pids(roster, SIZES[shape])
 
         assert processes.end_tree(tag, grace=0)
+
+        assert nobody_holds(roster)
+
+
+@pytest.mark.parametrize("shape", ["fan", "orphan", "respawning", "making_threads"])
+def test_old_kernels_have_no_pidfd_and_no_survivors(shape: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delattr(os, "pidfd_open")
+    with tree(shape, "ignore") as (tag, _, roster):
+        read_pids(roster, SIZES[shape])
+
+        assert processes.end_tree(tag, grace=0.05)
 
         assert nobody_holds(roster)
 

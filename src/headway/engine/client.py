@@ -25,14 +25,16 @@ REFRESH_SECONDS = 5.0
 
 
 class _Wish:
-    """One caller's job on its way into a shared transaction."""
+    """One caller's job on its way into a shared transaction. Its caller sleeps at the gate."""
 
-    __slots__ = ("answer", "error", "job")
+    __slots__ = ("answer", "error", "gate", "job")
 
     def __init__(self, job: NewJob) -> None:
         self.job = job
         self.answer: tuple[int, bool] | None = None
         self.error: BaseException | None = None
+        self.gate = threading.Lock()
+        self.gate.acquire()
 
 
 class Client:
@@ -42,13 +44,14 @@ class Client:
         self.database = database
         self.registry = registry
         self.actor = actor
+        self.actor_text = actor.text()
         self.tenant = tenant
         self.buckets = claims.Buckets(database)
         self._tenant_id: int | None = None
         self._known: tuple[float, frozenset[str]] = (0.0, frozenset())
         self._wishes: list[_Wish] = []
         self._collecting = threading.Lock()
-        self._leading = threading.Lock()
+        self._led = False
 
     @property
     def tenant_id(self) -> int:
@@ -79,73 +82,90 @@ class Client:
     def enqueue(self, job: NewJob) -> tuple[int, bool]:
         """Stores one job durably. Returns its id, and whether it is new (False: its key was taken by that job)."""
         if not self.database.one_writer:
-            return self._store([job])[0]
-        # Who gets the writer takes everybody's jobs along: callers at the same time share one commit.
+            return self.enqueue_many([job])[0]
+        # Callers at the same time share one commit: the first one leads, the others' jobs go with the next.
         wish = _Wish(job)
         with self._collecting:
             self._wishes.append(wish)
-        with self._leading:
-            if wish.answer is None and wish.error is None:
-                self._lead()
+            leads, self._led = not self._led, True
+        if not leads:
+            wish.gate.acquire()
+        if wish.answer is None and wish.error is None:
+            self._lead()
         if wish.error is not None:
             raise wish.error
         assert wish.answer is not None
         return wish.answer
 
     def _lead(self) -> None:
+        """Stores everybody's jobs, then hands the lead to somebody who came meanwhile."""
         with self._collecting:
             batch, self._wishes = self._wishes, []
         try:
-            answers = self._store([wish.job for wish in batch])
+            answers = self.enqueue_many([wish.job for wish in batch])
+            for wish, answer in zip(batch, answers, strict=True):
+                wish.answer = answer
         except BaseException as error:
             for wish in batch:
                 wish.error = error
             raise
-        for wish, answer in zip(batch, answers, strict=True):
-            wish.answer = answer
+        finally:
+            with self._collecting:
+                successor = self._wishes[:1]
+                self._led = bool(successor)
+            for wish in successor + batch:
+                wish.gate.release()
 
     def enqueue_many(self, new: Sequence[NewJob]) -> list[tuple[int, bool]]:
         """Stores all of them in one transaction, or none."""
-        return self._store(new) if new else []
-
-    def _store(self, new: Sequence[NewJob]) -> list[tuple[int, bool]]:
-        params = self._parameters(new)
-        if any(job.key is not None for job in new):
-            answers = self.database.transact("enqueue", lambda tx: self._store_keyed(tx, new, params))
-        else:
-            ids = jobs.by_order(self.database.once("enqueue", **params), len(new))
-            answers = [(job_id, True) for job_id in ids if job_id is not None]
+        if not new:
+            return []
+        if len(new) == 1 and new[0].key is None:
+            return self.enqueue_alike(new[0], [new[0].params])
+        tenant_id = self.tenant_id
+        buckets = {task: self.buckets.of(tenant_id, task) for task in {job.task for job in new}}
+        answers = self.database.transact("enqueue_many", lambda tx: self._insert(tx, tenant_id, new, buckets))
         self.database.announce()
         return answers
 
-    def _parameters(self, new: Sequence[NewJob]) -> dict[str, Any]:
+    def enqueue_alike(self, job: NewJob, params: Sequence[str]) -> list[tuple[int, bool]]:
+        """Stores jobs that differ in their params alone: one statement, one commit."""
+        made = self.database.once("enqueue", **self._parameters(job, params))
+        self.database.announce()
+        return [(job_id, True) for (job_id,) in sorted(made)]
+
+    def _parameters(self, job: NewJob, params: Sequence[str]) -> dict[str, object]:
         tenant_id = self.tenant_id
-        buckets = {task: self.buckets.of(tenant_id, task) for task in {job.task for job in new}}
-        return {"rows": jobs.new_rows(new, buckets), "tenant_id": tenant_id, "actor": self.actor.text()}
+        common = jobs.shared(job, self.buckets.of(tenant_id, job.task))
+        return {**common, "params": json.dumps(params), "tenant_id": tenant_id, "actor": self.actor_text}
 
-    def _store_keyed(self, tx: Tx, new: Sequence[NewJob], params: dict[str, Any]) -> list[tuple[int, bool]]:
-        ids = jobs.by_order(tx.run("enqueue", **params), len(new))
-        return [(job_id, True) if job_id is not None else (self._holder(tx, job, params), False)
-                for job, job_id in zip(new, ids, strict=True)]  # fmt: skip
+    def _insert(
+        self, tx: Tx, tenant_id: int, new: Sequence[NewJob], buckets: Mapping[str, int]
+    ) -> list[tuple[int, bool]]:
+        ids = jobs.insert(tx, tenant_id, self.actor, new, buckets)
+        return [
+            (job_id, True) if job_id is not None else self._holder(tx, tenant_id, job, buckets)
+            for job, job_id in zip(new, ids, strict=True)
+        ]
 
-    def _holder(self, tx: Tx, job: NewJob, params: dict[str, Any]) -> int:
+    def _holder(self, tx: Tx, tenant_id: int, job: NewJob, buckets: Mapping[str, int]) -> tuple[int, bool]:
         """Who has the key. It may end between two looks: then the job is stored after all."""
         assert job.key is not None
         while True:
-            holder = jobs.with_key(tx, params["tenant_id"], job.task, job.key)
+            holder = jobs.with_key(tx, tenant_id, job.task, job.key)
             if holder is not None:
-                return holder.id
-            (job_id,) = jobs.by_order(tx.run("enqueue", **{**params, **self._parameters([job])}), 1)
+                return holder.id, False
+            (job_id,) = jobs.insert(tx, tenant_id, self.actor, [job], buckets)
             if job_id is not None:
-                return job_id
+                return job_id, True
 
-    def enqueue_on(self, connection: Any, new: Sequence[NewJob]) -> list[int]:
+    def enqueue_on(self, connection: Any, job: NewJob, params: Sequence[str]) -> list[int]:
         """Stores jobs in the caller's own PostgreSQL transaction: they exist if and when it commits."""
-        if any(job.key is not None for job in new):
+        if job.key is not None:
             raise BadInput("a key cannot be used together with connection=: enqueue without one of them", field="key")
-        answer = self.database.run_on(connection, "enqueue", self._parameters(new))
+        made = self.database.run_on(connection, "enqueue", self._parameters(job, params))
         self.database.run_on(connection, "notify", {})
-        return [job_id for job_id in jobs.by_order(answer, len(new)) if job_id is not None]
+        return sorted(job_id for (job_id,) in made)
 
     # --- verbs ---
 
@@ -202,8 +222,7 @@ class Client:
             _expect(job, if_version)
             if text is not None and job.task in self.registry.specs:
                 self.registry.get(job.task).signature.check(json.loads(text))
-            moved = priority is not None and priority != job.priority
-            position = places.bottom(tx) if moved and job.status.claimable_later else None
+            position = _new_place(tx, job, priority) if job.status.claimable_later else None
             return verbs.edit(
                 job,
                 params=text,
@@ -283,13 +302,16 @@ class Client:
             waiting = self._waiting_retry(tx, job)
             tx.wake()
             if waiting is not None:
+                position = _new_place(tx, waiting, priority)
                 forward = verbs.bring_forward(
-                    waiting, now=self._now(tx), params=text, priority=priority, options=options
+                    waiting, now=self._now(tx), params=text, priority=priority, position=position, options=options
                 )
                 jobs.apply(tx, forward, self.actor)
+                if forward.job.params != waiting.params:
+                    tx.run("forget_checkpoint", job_id=waiting.id)
                 return waiting.id
             self._close_for_retry(tx, job)
-            position = places.bottom(tx) if priority is not None and priority != job.priority else None
+            position = _new_place(tx, job, priority)
             return jobs.insert_retry(
                 tx,
                 job,
@@ -312,10 +334,12 @@ class Client:
         while follower is not None:
             last = follower
             follower = jobs.automatic_retry(tx, last.id)
+        if last is not None:
+            last = jobs.lock(tx, last.id)  # it may have been claimed, or have ended, since we looked
         if last is None or last.status.terminal:
             return None
         if last.status.claimable_later:
-            return jobs.lock(tx, last.id)
+            return last
         text = f"job {job.id} is already being retried: job {last.id} is {last.status.name}"
         raise WrongState(text, status=last.status.name, job_id=last.id)
 
@@ -364,6 +388,11 @@ def _expect(job: Job, version: int | None) -> None:
             code="version_mismatch",
             status=job.status.name,
         )
+
+
+def _new_place(tx: Tx, job: Job, priority: int | None) -> int | None:
+    """A job whose priority changes goes to the end of the new one."""
+    return places.bottom(tx) if priority is not None and priority != job.priority else None
 
 
 def _with_budget(job: Job, budget: Mapping[str, float] | None) -> str | None:

@@ -17,29 +17,32 @@ from headway.store.db import Tx
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A claim whose work is over, and how."""
+    """A claim whose work is over, and how. `attached`: it left files, which its run names."""
 
     claim: Claim
     outcome: Outcome
+    attached: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """COMPLETED whatever the row says, and nothing but a result to record: many of these end in one statement."""
+        return isinstance(self.outcome, Completed) and self.outcome.exit_code is None and not self.attached
 
 
 def finish(tx: Tx, worker_id: int, actor: Actor, ended: Sequence[Ended]) -> list[Ended]:
     """Ends these claims. Returns the ones whose fence was stale: nothing was changed for them."""
-    plain = [e for e in ended if isinstance(e.outcome, Completed)]
-    stale = [] if not plain else _complete(tx, worker_id, actor, plain)
-    others = sorted((e for e in ended if not isinstance(e.outcome, Completed)), key=lambda e: e.claim.job_id)
+    plain = [e for e in ended if e.plain]
+    stale = _complete(tx, worker_id, actor, plain) if plain else []
+    others = sorted((e for e in ended if not e.plain), key=lambda e: e.claim.job_id)
     return stale + [e for e in others if not _settle_claim(tx, worker_id, actor, e)]
 
 
 def _complete(tx: Tx, worker_id: int, actor: Actor, ended: Sequence[Ended]) -> list[Ended]:
-    """What was completed is COMPLETED whatever the row says, so many end in one statement."""
-    landed = claims.complete(tx, worker_id, actor, [_completed(e) for e in ended])
+    fences = {e.claim.job_id: e.claim.fence for e in ended}
+    outcomes = ((e.claim.job_id, e.outcome) for e in ended)
+    results = {job_id: end.result for job_id, end in outcomes if isinstance(end, Completed) and end.result != "null"}
+    landed = claims.complete(tx, worker_id, actor, fences, results)
     return [e for e in ended if e.claim.job_id not in landed]
-
-
-def _completed(ended: Ended) -> tuple[int, int, str, int | None]:
-    assert isinstance(ended.outcome, Completed)
-    return ended.claim.job_id, ended.claim.fence, ended.outcome.result, ended.outcome.exit_code
 
 
 def _settle_claim(tx: Tx, worker_id: int, actor: Actor, ended: Ended) -> bool:

@@ -112,9 +112,8 @@ class Pulse:
         say({"beat": time.monotonic() - began, "stops": stops})
 
     def _beat(self, tx: Tx) -> tuple[bool, list[tuple[int, int, str]]]:
-        return workers.beat(tx, self.worker_id, self.lease), [
-            tuple(s) for s in workers.stop_requests(tx, self.worker_id)
-        ]  # type: ignore[misc]
+        alive = workers.beat(tx, self.worker_id, self.lease)
+        return alive, [(job_id, fence, stop.value) for job_id, fence, stop in workers.stop_requests(tx, self.worker_id)]
 
     def _late(self, why: str) -> None:
         silent = time.monotonic() - self.renewed

@@ -227,12 +227,14 @@ def _gone_by(deadline: float, monotonic: Callable[[], float], tag: str, session:
 
 def _kill_tree(tag: str, session: int | None, monotonic: Callable[[], float]) -> bool:
     deadline = monotonic() + KILL_SECONDS
+    _send_group(session, signal.SIGSTOP)
     while left := _freeze(tag, session, deadline, monotonic):
         _send_groups(left, session, signal.SIGKILL)
         _send(left, signal.SIGKILL)
         if (remaining := deadline - monotonic()) <= 0:
             return False
         _wait(left, min(remaining, _LOOK_AGAIN))
+    _send_group(session, signal.SIGKILL)  # where trees cannot be found, at least the group
     return True
 
 
@@ -255,7 +257,12 @@ def _send_groups(processes: Collection[_Process], session: int | None, number: s
     """
     begun = {process.pid for process in processes} | {session}
     groups = {process.group for process in processes if process.session in begun or _look_at(process.session) is None}
-    for group in groups - {0, 1, os.getpgrp()}:
+    for group in groups:
+        _send_group(group, number)
+
+
+def _send_group(group: int | None, number: signal.Signals) -> None:
+    if group is not None and group > 1 and group != os.getpgrp():
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, number)
 

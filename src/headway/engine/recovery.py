@@ -56,7 +56,8 @@ class Recovery(Loop):
             if why := self._gone_at_once(worker):
                 self._retire(worker.identity.id, why, None)
             elif self._silent_for_a_lease(worker):
-                why = f"worker {workers.worker_name(worker.identity.id)} on {worker.identity.host} has not renewed its lease"
+                name, host = workers.worker_name(worker.identity.id), worker.identity.host
+                why = f"worker {name} on {host} has not renewed its lease"
                 self._retire(worker.identity.id, why, worker.beat)
         alive = {worker.identity.id for worker in seen}
         self.seen = {worker_id: sight for worker_id, sight in self.seen.items() if worker_id in alive}

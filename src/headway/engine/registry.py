@@ -77,8 +77,8 @@ def make_spec(
         )
     if isolation == "process" and "<locals>" in function.__qualname__:
         raise BadInput(
-            f"{name}: a plain function runs in a child process, which has to import it: define it at the top of its module,"
-            ' make it `async def`, or pass isolation="thread"'
+            f"{name}: a plain function runs in a child process, which has to import it: define it at the top of its"
+            ' module, make it `async def`, or pass isolation="thread"'
         )
     signature = Signature(function, task=name)
     return TaskSpec(name, function, isolation, _where(function), signature, options, options.text(), priority)

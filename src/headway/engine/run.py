@@ -8,10 +8,10 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from headway.engine import processes
 from headway.engine.calling import completed, failure_of, outcome_of
 from headway.engine.context import Context, Sink, Stop, Work
 from headway.engine.finish import Ended
@@ -40,7 +40,8 @@ class Running:
     stop: Stop = field(default_factory=Stop)
     asked_at: float | None = None
     override: Outcome | None = None
-    ask: Callable[[float], None] | None = None
+    ask: Callable[[float], object] | None = None
+    attached: bool = False
 
     def work(self) -> Work:
         options = Options.parse(self.claim.options)
@@ -86,7 +87,7 @@ class Running:
                 outcome = Failed(
                     FailureKind.EXCEPTION, "the work stopped although nobody had asked it to", outcome.exit_code
                 )
-        return Ended(self.claim, outcome)
+        return Ended(self.claim, outcome, self.attached)
 
 
 class AsyncRunner:
@@ -108,11 +109,11 @@ class AsyncRunner:
                 self._finish(running, Stopped())
                 continue
             task = self.loop.create_task(self._run(running))
-            running.ask = lambda _grace, task=task: self._cancel(task)  # type: ignore[misc]
-            if running.stop.asked:
+            running.ask = partial(self._cancel, task)
+            if running.asked_at is not None:  # asked between the look above and here
                 task.cancel()
 
-    def _cancel(self, task: asyncio.Task[None]) -> None:
+    def _cancel(self, task: asyncio.Task[None], _grace: float) -> None:
         self.loop.call_soon_threadsafe(task.cancel)
 
     async def _run(self, running: Running) -> None:
@@ -120,7 +121,7 @@ class AsyncRunner:
         timer = None if left is None or whole is None else self.loop.call_later(left, running.expire, whole)
         try:
             outcome = completed(await self._call(running))
-        except BaseException as error:  # noqa: BLE001 (user code may raise anything, and all of it is an outcome)
+        except BaseException as error:
             outcome = failure_of(error)
         if timer is not None:
             timer.cancel()
@@ -187,7 +188,7 @@ class SlotRunner:
             return self._run_in_child(running)
         except LeaseLost:
             return Stopped()
-        except Exception as error:  # noqa: BLE001 (the machinery around user code failed: the job must not hang)
+        except Exception as error:
             self._close_child()
             return failure_of(error)
 
@@ -201,7 +202,7 @@ class SlotRunner:
         return outcome
 
     def _deadline(self, running: Running) -> threading.Timer | None:
-        """A thread cannot be ended from outside: beyond its time it is asked, and it ends at its next stop point."""
+        """Beyond its time work is stopped as by a person. A thread ends at its next stop point, a child for certain."""
         left, whole = running.timeout()
         if left is None or whole is None:
             return None
@@ -212,16 +213,13 @@ class SlotRunner:
 
     def _run_in_child(self, running: Running) -> Outcome:
         child = self._usable_child()
-        running.ask = lambda grace: _ignore(child.stop(grace))
-        left, whole = running.timeout()
-        if running.stop.asked:
-            return Stopped()
-        outcome = child.run(running.work(), running.sink, timeout=left, grace=STOP_GRACE, allowed=whole)
-        while child.stuck and processes.members(child.tag):
-            # Killed and still there (the kernel holds it): the claim is kept until it is gone.
-            running.asked_at = running.asked_at or time.monotonic()
-            time.sleep(1.0)
-        return outcome
+        running.ask = child.stop
+        timer = self._deadline(running)
+        try:
+            return child.run(running.work(), running.sink, grace=STOP_GRACE, stop=running.stop)
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     def _usable_child(self) -> Child:
         if self.child is not None and not self.child.usable:
@@ -240,7 +238,3 @@ class SlotRunner:
 
     def close(self) -> None:
         self.inbox.put(None)
-
-
-def _ignore(_: object) -> None:
-    return None

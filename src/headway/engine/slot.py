@@ -21,7 +21,7 @@ from headway.clock import Clock, SystemClock
 from headway.engine import processes
 from headway.engine.calling import ending, outcome_from_dict
 from headway.engine.child import MESSAGE_LIMIT, Channel, Garbled, Message
-from headway.engine.context import Pipe, Sink, Work
+from headway.engine.context import Pipe, Sink, Stop, Work
 from headway.model.outcome import Failed, FailureKind, Outcome, Stopped
 from headway.model.values import duration_text
 
@@ -116,12 +116,14 @@ class Child:
         timeout: float | None = None,
         grace: float = GRACE,
         allowed: float | None = None,
+        stop: Stop | None = None,
     ) -> Outcome:
         """Run one piece of work to its end, in this thread. Returns when nothing of it is left but the idle child.
 
         `timeout` is the time that remains, `allowed` the whole of it, for the message. When the sink raises LeaseLost
         the work is stopped and LeaseLost raised here. Other errors of `progress`, `log` and `spend` end the work at
         once and are raised as well; other errors of `checkpoint` and `attach` are for the work to handle.
+        `stop` is looked at once, when the work is under way: who sets it and then calls `stop()` is never overheard.
         """
         run = self._begin(sink, grace)
         if timeout is not None:
@@ -129,6 +131,8 @@ class Child:
             run.too_long = f"ran longer than {duration_text(timeout if allowed is None else allowed)}"
         try:
             self._tell(self._channel, {"kind": "run", "serial": run.serial, "work": work.fields()})
+            if stop is not None and stop.asked:
+                self._ask_to_stop(run, "stop", grace)
             outcome = self._pump(run)
         except BaseException:
             self._bury()
@@ -330,10 +334,7 @@ class Child:
 
     def _end_tree(self) -> bool:
         # Always before the child is reaped: until then, its session's number is its own.
-        gone = processes.end_tree(self.tag, grace=0, session=self.pid)
-        with suppress(ProcessLookupError, PermissionError):  # where trees cannot be found, at least its group
-            os.killpg(self.pgid, signal.SIGKILL)
-        return gone
+        return processes.end_tree(self.tag, grace=0, session=self.pid)
 
     def _release(self) -> None:
         self._channel.close()

@@ -21,7 +21,12 @@ class Supervisor:
     """One worker (or none) beside the loops every process has."""
 
     def __init__(
-        self, *, make_worker: Callable[[], Worker] | None, recovery: Recovery, loops: Sequence[Loop] = (), grace: float = 30.0
+        self,
+        *,
+        make_worker: Callable[[], Worker] | None,
+        recovery: Recovery,
+        loops: Sequence[Loop] = (),
+        grace: float = 30.0,
     ) -> None:
         self.make_worker = make_worker
         self.worker: Worker | None = None

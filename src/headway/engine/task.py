@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -55,8 +55,10 @@ def _positive(value: float, field: str) -> float:
 def _budget(budget: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
     for meter, cap in budget.items():
         check_name(meter, field="budget")
-        if isinstance(cap, bool) or not isinstance(cap, (int, float)) or not 0 <= cap < 1e300:
-            raise BadInput(f"budget.{meter} must be a number that is not negative, not {cap!r}", field=f"budget.{meter}")
+        if type(cap) not in (int, float) or not 0 <= cap < 1e300:
+            raise BadInput(
+                f"budget.{meter} must be a number that is not negative, not {cap!r}", field=f"budget.{meter}"
+            )
     return tuple(sorted(budget.items()))
 
 
@@ -68,7 +70,9 @@ def make_retry(base: RetryPolicy, wish: RetryPolicy | Mapping[str, Any] | int) -
         raise BadInput(f"retry has no {sorted(unknown)[0]!r}: it has {', '.join(_RETRY)}", field="retry")
     attempts = given.get("max_attempts", base.max_attempts)
     if isinstance(attempts, bool) or not isinstance(attempts, int) or not 0 <= attempts <= 1_000_000:
-        raise BadInput(f"retry.max_attempts must be a whole number from 0, not {attempts!r}", field="retry.max_attempts")
+        raise BadInput(
+            f"retry.max_attempts must be a whole number from 0, not {attempts!r}", field="retry.max_attempts"
+        )
     longest = given.get("max_delay", base.max_delay)
     jitter = given.get("jitter", base.jitter)
     if not isinstance(jitter, (int, float)) or not 0 <= jitter <= 1:
@@ -141,19 +145,19 @@ class Task(Generic[P, R]):
         other._wishes = Wishes(self.spec, **wishes)
         return other
 
-    def new_job(self, params: Mapping[str, object]) -> NewJob:
-        """The checked intent: against the function's own signature and as strict JSON."""
-        checked = self.spec.signature.check(params)
-        text = to_json(checked, field="params")
-        return NewJob(self.name, text, self._wishes.text, **self._wishes.fields)  # type: ignore[arg-type]
+    def _params(self, params: Mapping[str, object]) -> str:
+        """Checked against the function's own signature and as strict JSON, before anything is stored."""
+        return to_json(self.spec.signature.check(params), field="params")
+
+    def _new_job(self, params: str) -> NewJob:
+        return NewJob(self.name, params, self._wishes.text, **self._wishes.fields)  # type: ignore[arg-type]
 
     def enqueue(self, *args: P.args, **params: P.kwargs) -> Job:
         if args:
             raise BadInput(f"{self.name}: give params by name, as in enqueue(topic=…)", field="params")
-        client = self._client()
-        job = self.new_job(params)
+        client, job = self._client(), self._new_job(self._params(params))
         if self._wishes.connection is not None:
-            (job_id,) = client.enqueue_on(self._wishes.connection, [job])
+            (job_id,) = client.enqueue_on(self._wishes.connection, job, [job.params])
             return Job(client, job_id)
         job_id, created = client.enqueue(job)
         return Job(client, job_id, created=created)
@@ -161,8 +165,12 @@ class Task(Generic[P, R]):
     def enqueue_many(self, params: Iterable[Mapping[str, object]]) -> list[Job]:
         """One job for each, all in one transaction or none."""
         client = self._client()
-        new: Sequence[NewJob] = [self.new_job(one) for one in params]
+        texts = [self._params(one) for one in params]
+        job = self._new_job("{}")
+        if not texts:
+            return []
         if self._wishes.connection is not None:
-            return [Job(client, job_id) for job_id in client.enqueue_on(self._wishes.connection, new)]
-        return [Job(client, job_id, created=created) for job_id, created in client.enqueue_many(new)]
-
+            return [Job(client, job_id) for job_id in client.enqueue_on(self._wishes.connection, job, texts)]
+        if job.key is not None:
+            raise BadInput("enqueue_many makes several jobs, and a key belongs to one: use enqueue", field="key")
+        return [Job(client, job_id) for job_id, _ in client.enqueue_alike(job, texts)]

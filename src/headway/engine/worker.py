@@ -89,6 +89,9 @@ class JobSink:
             )
 
         self._fenced("attach", save)
+        running = self.worker.running.get(self.claim.job_id)
+        if running is not None:
+            running.attached = True
 
     def _require(self, tx: Tx) -> None:
         reports.require(tx, self.worker.who.id, (self.claim.job_id, self.claim.fence))

@@ -135,12 +135,25 @@ def close_for_retry(job: Job, *, by: str, now: int) -> Change:
     )
 
 
-def bring_forward(job: Job, *, now: int, params: str | None, priority: int | None, options: str | None) -> Change:
+def bring_forward(
+    job: Job, *, now: int, params: str | None, priority: int | None, position: int | None, options: str | None
+) -> Change:
     """An automatic retry that waits is started now instead of making another one."""
-    changed = replace(job, params=params or job.params, options=options or job.options, not_before=None)
-    if priority is not None:
-        changed = replace(changed, priority=priority)
-    return Change(_queued(changed, now), "job.promoted", {"reason": "retried now"})
+    if params is not None and job.fence > 0:
+        raise _frozen(job)
+    changed = replace(
+        job,
+        params=params or job.params,
+        options=options or job.options,
+        priority=job.priority if priority is None else priority,
+        position=job.position if position is None else position,
+        not_before=None,
+    )
+    return Change(_queued(changed, now), "job.promoted", {"reason": "retried now", **_difference(job, changed)})
+
+
+def _frozen(job: Job) -> WrongState:
+    return WrongState("Cannot modify params after dispatch", status=job.status.name, code="params_frozen")
 
 
 def edit(
@@ -156,10 +169,12 @@ def edit(
 ) -> Change:
     """Params may change until the first claim; priority and place whenever the job waits."""
     if params is not None and (job.fence > 0 or job.status >= S.RUNNING):
-        raise WrongState("Cannot modify params after dispatch", status=job.status.name, code="params_frozen")
+        raise _frozen(job)
     _allowed(job, Verb.EDIT)
     if job.fence > 0 and not_before is not None:
         raise refuse(job, Verb.EDIT, "it has run already: it can only be moved")
+    if job.status is S.QUEUED and not_before is not None and not_before > now:
+        raise refuse(job, Verb.EDIT, "its time has come already: interrupt it to hold it back")
     changed = replace(
         job,
         params=job.params if params is None else params,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from headway.model.job import Actor, Carried, Claim
 from headway.model.lanes import GLOBAL, Bucket, Place, has_room, plan, room
@@ -51,10 +51,10 @@ def pick(tx: Tx, buckets: Buckets, knows: Callable[[str], bool], count: int) -> 
         return []
     stopped = {tenant_id for (tenant_id,) in paused}
     waiting = [b for b in buckets.load(tx, [row[0] for row in ready]) if b.tenant_id not in stopped and knows(b.task)]
-    capacity = dict(limits)
+    capacity: dict[int, int | None] = dict(limits)  # type: ignore[arg-type]
     rooms: dict[int, int] = {}
     if any(lane in capacity for bucket in waiting for lane in bucket.lanes):
-        running = dict(tx.run("running_counts"))
+        running: dict[int, int] = dict(tx.run("running_counts"))  # type: ignore[arg-type]
         rooms = room(buckets.load(tx, list(running)), capacity, running)
     open_buckets = [bucket for bucket in waiting if has_room(bucket, rooms)]
     return plan(count, open_buckets, rooms, _Places(tx, open_buckets, count).of) if open_buckets else []
@@ -72,7 +72,7 @@ class _Places:
         else:
             found = sorted(tx.run("first_places", ids=json.dumps(list(self.first)), limit=self.chunk))
         for bucket_id, *place in found:
-            self.first[bucket_id].append(tuple(place))  # type: ignore[arg-type]
+            self.first[bucket_id].append(tuple(place))
 
     def _more(self, bucket_id: int, limit: int, skip: int) -> list[Row]:
         return self.tx.run("bucket_places", bucket_id=bucket_id, limit=limit, skip=skip)
@@ -85,19 +85,20 @@ class _Places:
             if len(places) < chunk:
                 return
             chunk *= 4
-            places = [tuple(row[1:]) for row in self._more(bucket.id, chunk, given)]  # type: ignore[misc]
+            places = [tuple(row[1:]) for row in self._more(bucket.id, chunk, given)]
 
 
 def take(tx: Tx, worker_id: int, actor: Actor, picks: Sequence[int], slots: Sequence[int]) -> list[Claim]:
     """Makes the picked jobs RUNNING in the given slots, commits, and returns the claims in the order of the picks."""
-    chosen = json.dumps(list(zip(picks, slots, strict=False)))
-    (answer,) = tx.run_all(("take", {"rows": chosen, "worker_id": worker_id, "actor": actor.text()}), commit=True)
+    chosen = json.dumps(dict(zip(picks, slots, strict=False)))
+    (answer,) = tx.run_all(("take", {"picks": chosen, "worker_id": worker_id, "actor": actor.text()}), commit=True)
     order = {job_id: n for n, job_id in enumerate(picks)}
     return sorted((_claim(row) for row in answer), key=lambda claim: order[claim.job_id])
 
 
 def _claim(row: Row) -> Claim:
-    return Claim(*row[:8], bool(row[8]))
+    job_id, fence, slot, task, params, options, attempt, ran, carries = row
+    return Claim(job_id, fence, slot, task, params, options, attempt, ran, bool(carries))
 
 
 def own(tx: Tx, worker_id: int) -> list[Claim]:
@@ -111,10 +112,14 @@ def carried(tx: Tx, ids: Sequence[int]) -> dict[int, Carried]:
     return {job_id: Carried(checkpoint, json.loads(spent) if spent else {}) for job_id, checkpoint, spent in found}
 
 
-def complete(tx: Tx, worker_id: int, actor: Actor, ended: Sequence[tuple[int, int, str, int | None]]) -> set[int]:
-    """Ends many jobs as COMPLETED: (id, fence, result, exit code) each. Returns the ids that landed."""
-    landed = tx.run("complete", rows=json.dumps(ended), worker_id=worker_id, actor=actor.text())
-    return {job_id for (job_id,) in landed}
+def complete(tx: Tx, worker_id: int, actor: Actor, ended: Mapping[int, int], results: Mapping[int, str]) -> set[int]:
+    """Ends many jobs as COMPLETED: {id: fence}, and their results. Returns the ids that landed."""
+    answer = tx.run("complete", ended=json.dumps(ended), worker_id=worker_id, actor=actor.text())
+    landed = {job_id for (job_id,) in answer}
+    kept = [(job_id, body) for job_id, body in results.items() if job_id in landed]
+    if kept:
+        tx.run("save_results", rows=json.dumps(kept))
+    return landed
 
 
 def due(tx: Tx) -> int | None:

@@ -6,7 +6,9 @@ that cannot be shared is redefined by name in `sqlite.sql` or `postgres.sql`.
 
 from __future__ import annotations
 
+import random
 import re
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -156,7 +158,8 @@ class Database(ABC):
             return work(tx)
 
     def pause_after_conflict(self) -> None:
-        """A database that can conflict waits a moment here, so that the other one gets through."""
+        """Waits a moment, so that the other transaction gets through."""
+        time.sleep(random.uniform(0.001, 0.01))
 
     @contextmanager
     def read(self) -> Iterator[Tx]:

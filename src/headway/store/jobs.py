@@ -15,23 +15,45 @@ from headway.store import rows
 from headway.store.db import Row, Tx
 
 
-def new_rows(jobs: Sequence[NewJob], buckets: Mapping[str, int]) -> str:
-    """The rows of `enqueue`, as its parameter."""
-    return json.dumps(
-        [
-            (
-                buckets[j.task], j.task, j.priority, j.params, j.options, j.key, int(j.hold), j.not_before, j.delay, j.expires_at,
-            )
-            for j in jobs
-        ]
-    )  # fmt: skip
+def shared(job: NewJob, bucket_id: int) -> dict[str, object]:
+    """The parameters of `enqueue` that all jobs of one call have in common: all but their params."""
+    return {
+        "bucket_id": bucket_id,
+        "task": job.task,
+        "priority": job.priority,
+        "options": job.options,
+        "key": job.key,
+        "hold": int(job.hold),
+        "not_before": job.not_before,
+        "delay": job.delay,
+        "expires_at": job.expires_at,
+    }
 
 
-def by_order(answer: list[Row], count: int) -> list[int | None]:
-    """The ids `enqueue` gave, in the order of its rows; None where the key was taken."""
-    ids: list[int | None] = [None] * count
-    for n, job_id, _, _ in answer:
-        ids[n] = job_id
+def alike(a: NewJob, b: NewJob) -> bool:
+    """Whether one statement can make both: they differ in their params alone, and neither has a key."""
+    return a.key is None and b.key is None and replace(a, params=b.params) == b
+
+
+def runs_of_alike(new: Sequence[NewJob]) -> list[list[NewJob]]:
+    """The jobs in order, in runs that one statement each can make."""
+    runs: list[list[NewJob]] = []
+    for job in new:
+        if runs and alike(runs[-1][0], job):
+            runs[-1].append(job)
+        else:
+            runs.append([job])
+    return runs
+
+
+def insert(tx: Tx, tenant_id: int, actor: Actor, new: Sequence[NewJob], buckets: Mapping[str, int]) -> list[int | None]:
+    """Creates jobs. Their ids in order; None where the key was taken."""
+    ids: list[int | None] = []
+    for run in runs_of_alike(new):
+        params = json.dumps([job.params for job in run])
+        common = shared(run[0], buckets[run[0].task])
+        made = tx.run("enqueue", tenant_id=tenant_id, actor=actor.text(), params=params, **common)
+        ids += sorted(job_id for (job_id,) in made) or [None]
     return ids
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from headway.errors import Refused
 from headway.store.db import Database, Tx, sql_files, sql_text
 
@@ -13,7 +15,7 @@ def versions() -> list[int]:
 
 def migrate(database: Database) -> list[int]:
     """Brings the schema up to date and says which migrations ran."""
-    return [version for version in versions() if database.transact("migrate", lambda tx, v=version: _apply(tx, v))]
+    return [version for version in versions() if database.transact("migrate", partial(_apply, version=version))]
 
 
 def _apply(tx: Tx, version: int) -> bool:

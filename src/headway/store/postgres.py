@@ -6,10 +6,8 @@ No session state is assumed, so everything but LISTEN works behind a transaction
 
 from __future__ import annotations
 
-import random
 import re
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -215,9 +213,6 @@ class PostgresDatabase(Database):
                 self.pool.putconn(connection)
                 point(f"{name}.committed")
         raise Unreachable("PostgreSQL closes every connection: is it starting or shutting down?")
-
-    def pause_after_conflict(self) -> None:
-        time.sleep(random.uniform(0.001, 0.01))
 
     def execute_script(self, tx: Tx, text: str) -> None:
         assert isinstance(tx, PostgresTx)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from headway.model.job import Job, Run
@@ -9,12 +10,9 @@ from headway.model.outcome import FailureKind
 from headway.model.states import State, Stop
 from headway.store.db import Row
 
-JOB_COLUMNS = (
-    "id tenant_id bucket_id status gate priority position created_at fence version attempt retry_auto exhausted hold retry_of"
-    " target_id group_id stage not_before expires_at queued_at started_at finished_at worker_id slot claimed_at ran carries stop"
-    " stop_by failure_kind reason key task params options created_by"
-).split()
-RUN_COLUMNS = "job_id tenant_id task params worker_id started_at status finished_at exit_code error artifacts".split()
+JOB_COLUMNS = [field.name for field in dataclasses.fields(Job)]
+# The last two live beside the run and are only shown with it.
+RUN_COLUMNS = [field.name for field in dataclasses.fields(Run)][:-2]
 
 
 def fragments() -> dict[str, Any]:

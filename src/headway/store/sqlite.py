@@ -95,7 +95,8 @@ def translated() -> Iterator[None]:
         ) from error
     except (apsw.NotADBError, apsw.CorruptError) as error:
         raise Unreachable(
-            f"the database file is damaged ({error}): run `headway db check`, or restore a backup with `headway db restore`"
+            f"the database file is damaged ({error}): look with `headway db check`, or bring a backup back"
+            " with `headway db restore`"
         ) from error
     except apsw.ReadOnlyError as error:
         raise Unreachable("the database file or its folder is read-only: make both writable for this user") from error
@@ -133,7 +134,7 @@ class SqliteDatabase(Database):
             for pragma, wanted in PRAGMAS.items():
                 # One pragma per call: a string of several stops at the first that returns a row.
                 list(connection.execute(f"pragma {pragma} = {wanted}"))
-                (found,) = connection.execute(f"pragma {pragma}").fetchone()
+                found = connection.execute(f"pragma {pragma}").get
                 if found != wanted:
                     raise Refused(
                         f"SQLite did not accept {pragma} = {wanted} (it is {found}): is the file on a network disk?"
@@ -249,6 +250,7 @@ class SqliteWaiter(Waiter):
         self.database = database
         self.lock = threading.Lock()
         self.seen = database.foreign_commits()
+        self.suspicious_until = 0.0
         self.reading, self.writing = os.pipe()
         os.set_blocking(self.reading, False)
         os.set_blocking(self.writing, False)
@@ -259,7 +261,7 @@ class SqliteWaiter(Waiter):
     def _watch_log(self) -> int | None:
         if sys.platform != "linux":
             return None
-        from inotify_simple import INotify, flags
+        from inotify_simple import INotify, flags  # type: ignore[import-untyped]
 
         self.inotify = INotify(nonblocking=True)
         self.inotify.add_watch(self.database.path + "-wal", flags.MODIFY)
@@ -269,21 +271,22 @@ class SqliteWaiter(Waiter):
 
     def wait(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        suspicious_until, step = 0.0, 0.001
-        while (now := time.monotonic()) < deadline:
-            if self.watch is not None and self._drain(self.watch):
-                # The log is written before the commit can be seen: look again for a moment.
-                suspicious_until, step = now + VISIBLE_WITHIN, 0.001
-            if self._others_committed():
-                return
-            left = deadline - now
-            if now < suspicious_until:
-                left, step = min(left, step), step * 2
-            elif self.watch is None:
-                left = min(left, POLL_WITHOUT_INOTIFY)
-            if any(fd == self.reading for fd, _ in self.poll.poll(left * 1000)):
+        timeout, step = 0.0, 0.001
+        while True:
+            ready = [fd for fd, _ in self.poll.poll(timeout * 1000)]
+            if self.reading in ready:  # first, because it is cheap and a busy worker comes here all the time
                 self._drain(self.reading)
                 return
+            now = time.monotonic()
+            if self.watch in ready and self._drain(self.watch):
+                # The log is written before the commit can be seen: look again for a moment.
+                self.suspicious_until, step = now + VISIBLE_WITHIN, 0.001
+            suspicious = now < self.suspicious_until or self.watch is None
+            if (suspicious and self._others_committed()) or now >= deadline:
+                return
+            timeout = deadline - now
+            if suspicious:
+                timeout, step = min(timeout, step), min(step * 2, POLL_WITHOUT_INOTIFY)
 
     def _others_committed(self) -> bool:
         version = self.database.foreign_commits()

@@ -15,6 +15,7 @@ from headway.verify.records import Bucket, Event, JobHistory, JobRow, Moment, Pa
 JOBS_PER_PAGE = 1000
 EVENTS_PER_PAGE = 5000
 LAST = 2**63 - 1
+COUNTED = ("jobs", "events", "runs", "claims", "running", "pruned")
 
 
 @dataclass
@@ -26,7 +27,7 @@ class History:
     lease: int
     recovery: int
     settle: int
-    counted: Counter[str] = field(default_factory=Counter)
+    counted: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(COUNTED, 0)))
 
     @cached_property
     def now(self) -> int:

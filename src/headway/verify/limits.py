@@ -84,7 +84,7 @@ class Limits:
             inside[occupant] += 1
             limit = self.capacity.get(lane)
             if limit is not None and not joins and len(inside) > limit:
-                yield f"claimed (version {moment.version}) as number {len(inside)} of lane {lane}, with a limit of {limit}"
+                yield f"claimed (version {moment.version}) as number {len(inside)} of lane {lane}: limit {limit}"
 
     def _occupant(self, lane: int, moment: Moment) -> Occupant:
         """The running jobs of one stage count once on the policy's lane."""

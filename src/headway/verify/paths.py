@@ -114,7 +114,7 @@ def _illegal(at: _Standing, event: Event) -> Fault | None:
     if event.status not in moves.LEADS_TO.get(event.kind, (event.status,)):
         return "I-02", f"{event.where} cannot lead to {word(event.status)}"
     if at.state is None:
-        return None if event.status in moves.CREATED else ("I-02", f"it begins as {word(event.status)} ({event.where})")
+        return None  # whether it begins as it should is I-01's to say
     if event.kind == "job.created":
         return "I-02", f"{event.where}: it is created a second time"
     step = f"{word(at.state)} (version {at.version}) was followed by {word(event.status)} ({event.where})"

@@ -37,6 +37,10 @@ select {run_columns} from hw_run r join hw_job j on j.id = r.job_id left join hw
 -- name: save_result
 insert into hw_result (job_id, body) values (:job_id, :body) on conflict (job_id) do update set body = excluded.body;
 
+-- name: save_results
+-- Results of jobs that were just completed in the same transaction.
+insert into hw_result (job_id, body) select id, body from {rows(id bigint, body text)} as r;
+
 -- name: chain_failures
 -- The failures that led to this job by automatic retries; a manual retry begins a new count.
 with recursive chain(id, retry_of, retry_auto, depth) as (
@@ -94,6 +98,10 @@ on conflict (job_id) do update set at = excluded.at, spent = excluded.spent;
 -- name: save_checkpoint
 insert into hw_report (job_id, at, checkpoint) values (:job_id, {now}, :checkpoint)
 on conflict (job_id) do update set at = excluded.at, checkpoint = excluded.checkpoint;
+
+-- name: forget_checkpoint
+-- Other params, another beginning.
+update hw_report set checkpoint = null where job_id = :job_id;
 
 -- name: add_log
 insert into hw_log (job_id, at, lines) select id, {now}, lines from {rows(id bigint, lines text)} as r;

@@ -27,23 +27,23 @@ select b.id, -j.priority, j.position, j.created_at, j.id from {ids} b cross join
 select nextval('hw_job_id') << 20;
 
 -- name: enqueue
-with r as materialized (
-  select nextval('hw_job_id') as id, r.*, coalesce(r.not_before, t.now + r.delay) as start, t.now
-  from {rows(bucket_id bigint, task text, priority smallint, params text, options text, key text, hold smallint, not_before bigint, delay bigint, expires_at bigint)} r,
-    (select {now} as now) t
+with t as materialized (
+  select t.now, t.start, case when cast(:hold as integer) = 1 then 0 when t.start > t.now then 1 else 2 end as status
+  from (select {now} as now, coalesce(cast(:not_before as bigint), {now} + cast(:delay as bigint)) as start) t
+), r as materialized (
+  select nextval('hw_job_id') as id, r.params from jsonb_array_elements_text(:params::jsonb) as r(params)
 ), j as (
   insert into hw_job (id, tenant_id, bucket_id, status, gate, priority, position, created_at, hold, not_before, expires_at, queued_at,
     key, task, params, options, created_by)
-  select id, :tenant_id, bucket_id, case when hold = 1 then 0 when start > now then 1 else 2 end,
-    case when hold = 1 or start > now then 0 else 1 end, priority, id << 20, now, hold, start, expires_at,
-    case when hold = 1 or start > now then null else now end, key, task, params, options, :actor
-  from r order by id on conflict (tenant_id, task, key) where key is not null and status <= 5 do nothing
+  select r.id, :tenant_id, :bucket_id, t.status, case when t.status = 2 then 1 else 0 end, :priority, r.id << 20, t.now, :hold, t.start,
+    cast(:expires_at as bigint), case when t.status = 2 then t.now end, cast(:key as text), :task, r.params, :options, :actor
+  from r, t on conflict (tenant_id, task, key) where key is not null and status <= 5 do nothing
   returning id, status, created_at
 ), e as (
   insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor)
-  select :tenant_id, 'job', id, 1, 'job.created', status, created_at, :actor from j order by id
+  select :tenant_id, 'job', id, 1, 'job.created', status, created_at, :actor from j
 )
-select r.n, j.id, j.status, j.created_at from j join r on r.id = j.id;
+select id from j order by id;
 
 -- name: insert_retry
 with j as (
@@ -63,9 +63,10 @@ with j as (
 select id from j;
 
 -- name: take
-with p as materialized (select * from {rows(id bigint, slot integer)} r),
+with p as materialized (select key::bigint as id, value::integer as slot from jsonb_each_text(:picks::jsonb)),
 k as materialized (
-  select j.id, p.slot from p join hw_job j on j.id = p.id where j.gate + 0 = 1 for update of j skip locked
+  select j.id, p.slot from p join hw_job j on j.id = p.id
+  where j.gate + 0 = 1 and (j.expires_at is null or j.fence > 0 or j.expires_at > {now}) for update of j skip locked
 ), u as (
   update hw_job j set status = 3, gate = 0, fence = j.fence + 1, version = j.version + 1, worker_id = :worker_id, slot = k.slot,
     claimed_at = {now}, started_at = coalesce(j.started_at, {now}), reason = null, failure_kind = null
@@ -81,21 +82,17 @@ k as materialized (
 select id, fence, slot, task, params, options, attempt, ran, carries from u;
 
 -- name: complete
-with d as materialized (select * from {rows(id bigint, fence integer, result text, exit_code integer)} r),
+with d as materialized (select key::bigint as id, value::integer as fence from jsonb_each_text(:ended::jsonb)),
 u as (
   update hw_job j set status = 6, finished_at = {now}, version = j.version + 1, ran = j.ran + {now} - j.claimed_at,
-    worker_id = null, slot = null, stop = null, stop_by = null
+    worker_id = null, slot = null, stop = null, stop_by = null, reason = null
   from d where j.id = d.id and j.fence = d.fence and j.status + 0 = 3 and j.worker_id = :worker_id
-  returning j.id, j.tenant_id, j.version, j.fence, d.result, d.exit_code
+  returning j.id, j.tenant_id, j.version, j.fence
 ), r as (
-  update hw_run set status = 6, finished_at = {now}, exit_code = u.exit_code,
-    artifacts = (select {json_names} from hw_artifact a where a.job_id = u.id)
-  from u where hw_run.job_id = u.id
+  update hw_run set status = 6, finished_at = {now} from u where hw_run.job_id = u.id
 ), e as (
   insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, fence)
   select tenant_id, 'job', id, version, 'job.completed', 6, {now}, :actor, fence from u
-), s as (
-  insert into hw_result (job_id, body) select id, result from u where result <> 'null'
 )
 select id from u;
 

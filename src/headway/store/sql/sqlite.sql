@@ -24,24 +24,21 @@ select j.bucket_id, -j.priority, j.position, j.created_at, j.id from json_each(:
 update hw_counter set value = value + 1 where name = 'job' returning value << 20;
 
 -- name: enqueue
--- New jobs with their first event. A row whose key is taken is left out.
-update hw_counter set value = value + json_array_length(:rows) where name = 'job';
+-- New jobs that differ only in their params, with their first events. One whose key is taken is left out.
+update hw_counter set value = value + json_array_length(:params) where name = 'job';
 insert into hw_job (id, tenant_id, bucket_id, status, gate, priority, position, created_at, hold, not_before, expires_at, queued_at,
   key, task, params, options, created_by)
-select c.value - json_array_length(:rows) + 1 + r.n, :tenant_id, r.bucket_id,
-  case when r.hold = 1 then 0 when coalesce(r.not_before, :now + r.delay) > :now then 1 else 2 end,
-  case when r.hold = 1 or coalesce(r.not_before, :now + r.delay) > :now then 0 else 1 end,
-  r.priority, (c.value - json_array_length(:rows) + 1 + r.n) << 20, :now, r.hold, coalesce(r.not_before, :now + r.delay), r.expires_at,
-  case when r.hold = 1 or coalesce(r.not_before, :now + r.delay) > :now then null else :now end,
-  r.key, r.task, r.params, r.options, :actor
-from hw_counter c
-cross join {rows(bucket_id bigint, task text, priority integer, params text, options text, key text, hold integer, not_before bigint, delay bigint, expires_at bigint)} r
-where c.name = 'job' on conflict (tenant_id, task, key) where key is not null and status <= 5 do nothing;
+select c.first + r.key, :tenant_id, :bucket_id, c.status, c.status = 2, :priority, (c.first + r.key) << 20, :now, :hold, c.start,
+  :expires_at, case when c.status = 2 then :now end, :key, :task, r.value, :options, :actor
+from (select value - json_array_length(:params) + 1 as first, coalesce(:not_before, :now + :delay) as start,
+        case when :hold = 1 then 0 when coalesce(:not_before, :now + :delay) > :now then 1 else 2 end as status
+      from hw_counter where name = 'job') c
+cross join json_each(:params) r
+where true on conflict (tenant_id, task, key) where key is not null and status <= 5 do nothing;
 insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor)
 select j.tenant_id, 'job', j.id, 1, 'job.created', j.status, j.created_at, :actor
-from hw_counter c join hw_job j on j.id > c.value - json_array_length(:rows) where c.name = 'job';
-select j.id - (c.value - json_array_length(:rows)) - 1, j.id, j.status, j.created_at
-from hw_counter c join hw_job j on j.id > c.value - json_array_length(:rows) where c.name = 'job';
+from hw_counter c join hw_job j on j.id > c.value - json_array_length(:params) where c.name = 'job'
+returning thing_id;
 
 -- name: insert_retry
 -- A new job in the place of a failed one: a copy of all but id, state, times and run.
@@ -59,35 +56,34 @@ from hw_counter c join hw_job j on j.id = c.value where c.name = 'job';
 select c.value from hw_counter c where c.name = 'job';
 
 -- name: take
--- The picked jobs become RUNNING, each with its run and its event.
+-- The picked jobs become RUNNING, each with its run and its event. `:picks` is {job id: slot}. All three statements ask
+-- the same of a job: that it is ready, and not past its expiry.
 insert into hw_run (job_id, tenant_id, task, params, worker_id, started_at)
-select j.id, j.tenant_id, j.task, j.params, :worker_id, :now from {rows(id bigint, slot integer)} r join hw_job j on j.id = r.id
-where j.fence = 0;
+select j.id, j.tenant_id, j.task, j.params, :worker_id, :now from json_each(:picks) r join hw_job j on j.id = cast(r.key as integer)
+where j.fence = 0 and j.gate + 0 = 1 and (j.expires_at is null or j.expires_at > :now);
 insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, fence)
 select j.tenant_id, 'job', j.id, j.version + 1, 'job.claimed', 3, :now, :actor, j.fence + 1
-from {rows(id bigint, slot integer)} r join hw_job j on j.id = r.id;
-update hw_job set status = 3, gate = 0, fence = fence + 1, version = version + 1, worker_id = :worker_id, slot = r.slot,
+from json_each(:picks) r join hw_job j on j.id = cast(r.key as integer)
+where j.gate + 0 = 1 and (j.expires_at is null or j.fence > 0 or j.expires_at > :now);
+update hw_job set status = 3, gate = 0, fence = fence + 1, version = version + 1, worker_id = :worker_id, slot = r.value,
   claimed_at = :now, started_at = coalesce(started_at, :now), reason = null, failure_kind = null
-from {rows(id bigint, slot integer)} r where hw_job.id = r.id and gate + 0 = 1
+from json_each(:picks) r where hw_job.id = cast(r.key as integer) and gate + 0 = 1
+  and (expires_at is null or fence > 0 or expires_at > :now)
 returning id, fence, slot, task, params, options, attempt, ran, carries;
 
 -- name: complete
--- The commonest end, for many at once. Each row is fenced; what is returned has landed.
+-- The commonest end, for many at once. `:ended` is {job id: fence}; what is returned has landed.
 insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, fence)
 select j.tenant_id, 'job', j.id, j.version + 1, 'job.completed', 6, :now, :actor, j.fence
-from {rows(id bigint, fence integer, result text, exit_code integer)} r join hw_job j on j.id = r.id
-where j.fence = r.fence and j.status + 0 = 3 and j.worker_id + 0 = :worker_id;
-insert into hw_result (job_id, body)
-select j.id, r.result from {rows(id bigint, fence integer, result text, exit_code integer)} r join hw_job j on j.id = r.id
-where r.result <> 'null' and j.fence = r.fence and j.status + 0 = 3 and j.worker_id + 0 = :worker_id;
-update hw_run set status = 6, finished_at = :now, exit_code = r.exit_code,
-  artifacts = (select json_group_array(a.name) from hw_artifact a where a.job_id = r.id)
-from {rows(id bigint, fence integer, result text, exit_code integer)} r join hw_job j on j.id = r.id
-where hw_run.job_id = r.id and j.fence = r.fence and j.status + 0 = 3 and j.worker_id + 0 = :worker_id;
+from json_each(:ended) r join hw_job j on j.id = cast(r.key as integer)
+where j.fence = r.value and j.status + 0 = 3 and j.worker_id + 0 = :worker_id;
+update hw_run set status = 6, finished_at = :now
+from json_each(:ended) r join hw_job j on j.id = cast(r.key as integer)
+where hw_run.job_id = j.id and j.fence = r.value and j.status + 0 = 3 and j.worker_id + 0 = :worker_id;
 update hw_job set status = 6, finished_at = :now, version = version + 1, ran = ran + :now - claimed_at, worker_id = null, slot = null,
-  stop = null, stop_by = null
-from {rows(id bigint, fence integer, result text, exit_code integer)} r
-where hw_job.id = r.id and hw_job.fence = r.fence and status + 0 = 3 and worker_id + 0 = :worker_id
+  stop = null, stop_by = null, reason = null
+from json_each(:ended) r
+where hw_job.id = cast(r.key as integer) and hw_job.fence = r.value and status + 0 = 3 and worker_id + 0 = :worker_id
 returning id;
 
 -- name: promote

@@ -124,7 +124,6 @@ create index hw_job_order on hw_job (tenant_id, priority desc, position, created
 create index hw_job_due on hw_job (not_before) where status = 1;
 create index hw_job_expiring on hw_job (expires_at) where expires_at is not null and status <= 2 and fence = 0;
 create unique index hw_job_slot on hw_job (worker_id, slot) where status = 3;
-create index hw_job_running on hw_job (bucket_id) where status = 3;
 create index hw_job_held on hw_job (tenant_id, status, id) where status between 4 and 5;
 create unique index hw_job_target_hold on hw_job (target_id) where target_id is not null and status between 3 and 5;
 create unique index hw_job_key on hw_job (tenant_id, task, key) where key is not null and status <= 5;

@@ -1,0 +1,206 @@
+"""Keyset pages, newest first, whose cost does not grow with the number of jobs.
+
+An index is walked for ids and the rows of those ids are filtered. A page looks at no more than BUDGET jobs; where a
+filter leaves it short of its limit, `next` says where to go on.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from headway.clock import micros
+from headway.errors import BadInput
+from headway.model.job import Job, Run
+from headway.model.states import State
+from headway.store import rows
+from headway.store.db import Tx
+
+BUDGET = 20_000
+MAX_LIMIT = 200
+_EVERY = (1 << len(State)) - 1
+_FIRST, _LAST = 0, (1 << 63) - 1
+# Clocks are stepped: a job may be this much out of order among its neighbours by number.
+_STEP = micros(3600.0)
+
+T = TypeVar("T")
+Walk = Callable[[int, int], list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which jobs, or runs. `q` is looked for in task, key, reason and error, whatever the case of a-z."""
+
+    statuses: frozenset[State] = frozenset()
+    task: str | None = None
+    key: str | None = None
+    failure_kind: str | None = None
+    created_by: str | None = None
+    since: int | None = None
+    until: int | None = None
+    q: str | None = None
+
+    def params(self, tenant_id: int) -> dict[str, object]:
+        by = json.dumps(self.created_by) if self.created_by is not None else None
+        return {
+            "tenant_id": tenant_id,
+            "mask": sum(1 << status for status in self.statuses) or _EVERY,
+            "task": self.task,
+            "key": self.key,
+            "failure_kind": self.failure_kind,
+            # An actor is stored as {"type":…,"id":…,"name":…}, in this order.
+            "by_name": f'%"name":{_literal(by)}}}' if by is not None else None,
+            "by_id": f'%"id":{_literal(by)},%' if by is not None else None,
+            "since": _FIRST if self.since is None else self.since,
+            "until": _LAST if self.until is None else self.until,
+            "q": f"%{_literal(_lower(self.q))}%" if self.q else None,
+        }
+
+
+def _literal(text: str) -> str:
+    """A text as LIKE takes it with `escape '!'`."""
+    return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
+
+
+def _lower(text: str) -> str:
+    """A-Z only, as SQLite does it."""
+    return "".join(chr(ord(char) + 32) if "A" <= char <= "Z" else char for char in text)
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    items: list[T]
+    next: str | None = None
+
+
+# --- cursors ------------------------------------------------------------------------------------------------------
+
+
+def make_cursor(number: int) -> str:
+    return base64.urlsafe_b64encode(f"id:{number}".encode()).decode().rstrip("=")
+
+
+def read_cursor(cursor: str | None) -> int:
+    """Where a page begins: below this number."""
+    if cursor is None:
+        return _LAST
+    try:
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+        kind, _, number = text.partition(":")
+        if kind == "id" and number.isascii() and number.isdigit() and int(number) <= _LAST:
+            return int(number)
+    except (binascii.Error, ValueError):
+        pass
+    raise BadInput("cursor is not one that a list gave: begin without it", field="cursor")
+
+
+def check_limit(limit: int) -> int:
+    if not 1 <= limit <= MAX_LIMIT:
+        raise BadInput(f"limit must be from 1 to {MAX_LIMIT}, not {limit}", field="limit")
+    return limit
+
+
+# --- pages --------------------------------------------------------------------------------------------------------
+
+
+def job_rows(tx: Tx, tenant_id: int, filters: Filters, limit: int, cursor: str | None) -> Page[Job]:
+    tx.run("pin_plans")
+    floor, before = _between(tx, filters)
+    params = filters.params(tenant_id)
+
+    def pick(ids: list[int], count: int) -> list[Job]:
+        return [rows.job(row) for row in tx.run("pick_jobs", ids=json.dumps(ids), limit=count, **params)]
+
+    walk = _merged(tx, _job_walks(tx, tenant_id, filters.statuses), tenant_id, floor)
+    return _fill(walk, pick, lambda job: job.id, min(before, read_cursor(cursor)), limit)
+
+
+def run_rows(tx: Tx, tenant_id: int, filters: Filters, limit: int, cursor: str | None) -> Page[Run]:
+    tx.run("pin_plans")
+    params = filters.params(tenant_id)
+
+    def pick(ids: list[int], count: int) -> list[Run]:
+        return [rows.run(row) for row in tx.run("pick_runs", ids=json.dumps(ids), limit=count, **params)]
+
+    failed = filters.statuses == {State.FAILED}
+    walk = _merged(tx, [("walk_failed_runs" if failed else "walk_runs", {})], tenant_id, _FIRST)
+    return _fill(walk, pick, lambda run: run.job_id, read_cursor(cursor), limit)
+
+
+def _fill(
+    walk: Walk, pick: Callable[[list[int], int], list[T]], number: Callable[[T], int], before: int, limit: int
+) -> Page[T]:
+    """Walks in steps that grow until the page is full, the walk ends, or the budget is used up."""
+    found: list[T] = []
+    step, looked = limit + 1, 0
+    while True:
+        ids = walk(before, step)
+        found += pick(ids, limit + 1 - len(found)) if ids else []
+        if len(found) > limit:
+            return Page(found[:limit], make_cursor(number(found[limit - 1])))
+        if len(ids) < step:
+            return Page(found)
+        looked, before = looked + step, ids[-1]
+        if looked >= BUDGET:
+            return Page(found, make_cursor(before))
+        step = min(4 * step, max(BUDGET - looked, limit + 1))
+
+
+def _job_walks(tx: Tx, tenant_id: int, statuses: frozenset[State]) -> list[tuple[str, dict[str, int]]]:
+    """Which indexes lead to jobs in these states; one that leads to all of them where there is none."""
+    walks: dict[str, tuple[str, dict[str, int]]] = {}
+    for status in sorted(statuses):
+        match status:
+            case State.RUNNING:
+                walks["running"] = ("walk_running", {})
+            case State.PAUSED | State.ERROR:
+                walks[status.name] = ("walk_held", {"status": int(status)})
+            case State.FAILED:
+                walks["failed"] = ("walk_failed", {})
+            case State.WAITING | State.SCHEDULED | State.QUEUED if _few_wait(tx, tenant_id):
+                walks["waiting"] = ("walk_waiting", {"most": BUDGET})
+            case _:
+                return [("walk_jobs", {})]
+    return list(walks.values()) or [("walk_jobs", {})]
+
+
+def _few_wait(tx: Tx, tenant_id: int) -> bool:
+    """Few enough to be sorted. Where many wait, the newest jobs are likely to be among them."""
+    waiting: int = sum(count for _, count in tx.run("count_waiting", tenant_id=tenant_id, most=BUDGET))
+    return waiting < BUDGET
+
+
+def _merged(tx: Tx, walks: Sequence[tuple[str, dict[str, int]]], tenant_id: int, floor: int) -> Walk:
+    def walk(before: int, count: int) -> list[int]:
+        found: set[int] = set()
+        for name, more in walks:
+            scope = {"tenant_id": tenant_id, "before": before, "floor": floor, "limit": count, **more}
+            found.update(row[0] for row in tx.run(name, **scope))
+        return sorted(found, reverse=True)[:count]
+
+    return walk
+
+
+def _between(tx: Tx, filters: Filters) -> tuple[int, int]:
+    """The numbers between which jobs of the wanted time lie."""
+    floor = _FIRST if filters.since is None else _number_at(tx, filters.since - _STEP)
+    before = _LAST if filters.until is None else _number_at(tx, filters.until + _STEP)
+    return floor, before
+
+
+def _number_at(tx: Tx, instant: int) -> int:
+    """The first number whose job was created at an instant or later, by halving: both rise together."""
+    last = tx.run("last_job")
+    low, high = 0, (last[0][0] if last else 0) + 1
+    while low < high:
+        middle = (low + high) // 2
+        found = tx.run("job_from", id=middle)
+        if found and found[0][1] < instant:
+            low = max(middle, found[0][0]) + 1
+        else:
+            high = middle
+    return low

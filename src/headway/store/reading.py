@@ -1,0 +1,281 @@
+"""Lists, counts, the queue and history: what the command line, the API and the dashboard show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headway.clock import micros
+from headway.model.job import Job, Run
+from headway.model.lanes import Bucket
+from headway.model.states import State
+from headway.model.waiting import Blocker, LaneLoad, Pause, Scene, blockers
+from headway.store import jobs, rows
+from headway.store.claims import Buckets
+from headway.store.db import Tx
+from headway.store.pages import BUDGET, Filters, Page, check_limit, job_rows, run_rows
+
+# Jobs further back in the queue than this have no rank: counting them would cost as much as there are.
+RANKED = 1_000
+RECENTLY = 3_600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the work said about itself last."""
+
+    at: int
+    done: float | None
+    total: float | None
+    label: str | None
+    spent: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A job with everything that is shown with it."""
+
+    job: Job
+    run: Run | None = None
+    rank: int | None = None
+    report: Report | None = None
+    lease_until: int | None = None
+    retries_used: int = 0
+
+
+def list_jobs(
+    tx: Tx, tenant_id: int, filters: Filters | None = None, limit: int = 50, cursor: str | None = None
+) -> Page[JobView]:
+    page = job_rows(tx, tenant_id, filters or Filters(), check_limit(limit), cursor)
+    return Page(views(tx, tenant_id, page.items), page.next)
+
+
+def list_runs(
+    tx: Tx, tenant_id: int, filters: Filters | None = None, limit: int = 50, cursor: str | None = None
+) -> Page[Run]:
+    """Runs by the number of their job. `since` and `until` mean their start; RUNNING means not ended."""
+    return run_rows(tx, tenant_id, filters or Filters(), check_limit(limit), cursor)
+
+
+def view(tx: Tx, tenant_id: int, job_id: int) -> JobView:
+    return views(tx, tenant_id, [jobs.find(tx, job_id, tenant_id)])[0]
+
+
+def views(tx: Tx, tenant_id: int, found: Sequence[Job]) -> list[JobView]:
+    """Jobs with what is shown beside them, read for all of them at once."""
+    if not found:
+        return []
+    ids = json.dumps([job.id for job in found])
+    runs = {run.job_id: run for run in map(rows.run, tx.run("runs_of", ids=ids))}
+    reports = {job_id: _report(*report) for job_id, *report in tx.run("reports_of", ids=ids)}
+    used: dict[int, int] = dict(tx.run("paid_of", ids=ids)) if any(job.retry_auto for job in found) else {}
+    owners = sorted({job.worker_id for job in found if job.worker_id is not None})
+    leases: dict[int, int] = dict(tx.run("leases_of", ids=json.dumps(owners))) if owners else {}
+    ranked = ranks(tx, tenant_id) if any(job.status is State.QUEUED for job in found) else {}
+    return [
+        JobView(
+            job,
+            runs.get(job.id),
+            ranked.get(job.id),
+            reports.get(job.id),
+            leases.get(job.worker_id) if job.worker_id is not None else None,
+            used.get(job.id, 0),
+        )
+        for job in found
+    ]
+
+
+def _report(at: int, done: float | None, total: float | None, label: str | None, spent: str | None) -> Report:
+    return Report(at, done, total, label, json.loads(spent) if spent else {})
+
+
+def ranks(tx: Tx, tenant_id: int, limit: int = RANKED) -> dict[int, int]:
+    """The ranks of the first queued jobs, in claim order."""
+    order = tx.run("queue_order", tenant_id=tenant_id, limit=limit)
+    return {job_id: n for n, job_id in enumerate((i for i, status in order if status == State.QUEUED), 1)}
+
+
+def retried(tx: Tx, ids: Iterable[int]) -> set[int]:
+    """Those of these jobs that were retried already."""
+    return {job_id for job_id in ids if tx.run("any_retry", id=job_id)}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    id: int
+    kind: str
+    thing: str
+    thing_id: int
+    version: int
+    status: int | None
+    at: int
+    actor: str
+    fence: int | None
+    data: str | None
+
+
+def events(tx: Tx, job_id: int, *, after: int = 0, limit: int = 1_000) -> list[Event]:
+    """The history of a job, oldest first; `after` is the version to go on from."""
+    return [Event(*row) for row in tx.run("events_of", thing="job", thing_id=job_id, after=after, limit=limit)]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a log. `chunk` is the number to go on from."""
+
+    chunk: int
+    at: int
+    level: str
+    message: str
+
+
+def log_lines(tx: Tx, job_id: int, *, after: int = 0, limit: int = 1_000) -> list[Line]:
+    """The lines of so many chunks that were written after one."""
+    return _lines(tx.run("read_log", job_id=job_id, after=after, limit=limit))
+
+
+def last_lines(tx: Tx, job_id: int, count: int) -> list[Line]:
+    """The end of a log. A chunk has at least one line, so as many chunks are enough."""
+    lines = _lines(reversed(tx.run("log_end", job_id=job_id, limit=count)))
+    return lines[-count:] if count else []
+
+
+def _lines(chunks: Iterable[tuple[Any, ...]]) -> list[Line]:
+    return [Line(chunk, *line) for chunk, _, text in chunks for line in json.loads(text)]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Jobs by status; finished ones since a time. `at_least`: there are more than were counted."""
+
+    by_status: dict[str, int]
+    since: int
+    at_least: bool = False
+    longest_wait: tuple[int, int] | None = None
+
+
+def counts(tx: Tx, tenant_id: int, *, since: int) -> Counts:
+    waiting = tx.run("count_waiting", tenant_id=tenant_id, most=BUDGET)
+    held = tx.run("count_held", tenant_id=tenant_id, most=BUDGET)
+    ended = tx.run("count_finished", tenant_id=tenant_id, since=since, most=BUDGET)
+    ((running,),) = tx.run("count_running", tenant_id=tenant_id)
+    by_status = {state.name: 0 for state in State}
+    for status, count in (*waiting, *held, *ended, (State.RUNNING, running)):
+        by_status[State(status).name] += count
+    more = any(sum(count for _, count in part) >= BUDGET for part in (waiting, held, ended))
+    waits = [(queued_at, job_id) for job_id, queued_at in tx.run("longest_waits", tenant_id=tenant_id)]
+    oldest = min(waits, default=None)
+    return Counts(by_status, since, more, None if oldest is None else (oldest[1], oldest[0]))
+
+
+# --- the queue and what surrounds it ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """A worker with what it runs: (slot, job id, task, since) each."""
+
+    id: int
+    host: str
+    boot: str
+    pid: int
+    process_start: int
+    slots: int
+    tasks: tuple[str, ...]
+    state: str
+    started_at: int
+    beat_at: int
+    lease_until: int
+    gone_at: int | None
+    now: int
+    running: tuple[tuple[int, int, str, int], ...] = ()
+
+    @property
+    def has_lease(self) -> bool:
+        return self.gone_at is None and self.lease_until >= self.now
+
+
+Lives = Callable[[WorkerView], bool]
+
+
+def workers(tx: Tx, *, within: float = RECENTLY) -> list[WorkerView]:
+    """Those that were not given up, or only recently, with what they run."""
+    running: dict[int, list[tuple[int, int, str, int]]] = {}
+    for job_id, _, _, worker_id, slot, task, claimed_at in tx.run("running_jobs"):
+        running.setdefault(worker_id, []).append((slot, job_id, task, claimed_at))
+    return [
+        WorkerView(*row[:6], tuple(json.loads(row[6])), *row[7:13], tuple(sorted(running.get(row[0], ()))))
+        for row in tx.run("shown_workers", within=micros(within))
+    ]
+
+
+def pause(tx: Tx, tenant_id: int, now: int) -> Pause | None:
+    for number, _, since, until, note, _ in tx.run("tenants"):
+        if number == tenant_id and since is not None and (until is None or until > now):
+            return Pause(since, until, note)
+    return None
+
+
+def scene(tx: Tx, tenant_id: int, *, lives: Lives = lambda worker: worker.has_lease) -> Scene:
+    """All that decides, beside its place, whether a queued job may run now."""
+    ((now,),) = tx.run("time")
+    living = [worker for worker in workers(tx, within=0.0) if lives(worker) and worker.state == "live"]
+    free: dict[str, int] = {}
+    for worker in living:
+        for task in worker.tasks:
+            free[task] = free.get(task, 0) + worker.slots - len(worker.running)
+    return Scene(int(now), pause(tx, tenant_id, now), _lane_loads(tx, tenant_id), free, len(living))
+
+
+def _lane_loads(tx: Tx, tenant_id: int) -> dict[int, LaneLoad]:
+    """The lanes with the jobs on them; those of other tenants are counted as 0, without their number."""
+    running = tx.run("running_jobs")
+    lanes_of = {bucket.id: bucket.lanes for bucket in _buckets(tx, {row[2] for row in running})}
+    on: dict[int, list[int]] = {}
+    for job_id, owner, bucket_id, *_ in running:
+        for lane in lanes_of.get(bucket_id, ()):
+            on.setdefault(lane, []).append(job_id if owner == tenant_id else 0)
+    return {lane: LaneLoad(name, capacity, tuple(on.get(lane, ()))) for lane, name, capacity in tx.run("lanes")}
+
+
+def _buckets(tx: Tx, ids: Iterable[int]) -> list[Bucket]:
+    return Buckets(tx.database).load(tx, list(ids))
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A job in the queue, and what is in its way."""
+
+    view: JobView
+    blockers: list[Blocker]
+
+
+def queue(tx: Tx, tenant_id: int, limit: int = 50, *, lives: Lives = lambda worker: worker.has_lease) -> list[Waiting]:
+    """The beginning of the queue in claim order: queued jobs have a rank, the others say what they wait for."""
+    found = [rows.job(row) for row in tx.run("queue_jobs", tenant_id=tenant_id, limit=limit)]
+    around = scene(tx, tenant_id, lives=lives)
+    lanes = _lanes_of(tx, found)
+    return [
+        Waiting(one, blockers(one.job, lanes[one.job.id], around, rank=one.rank, ahead=_ahead(found, n)))
+        for n, one in enumerate(views(tx, tenant_id, found))
+    ]
+
+
+def _ahead(order: Sequence[Job], place: int) -> int | None:
+    return next((job.id for job in reversed(order[:place]) if job.status is State.QUEUED), None)
+
+
+def explain(tx: Tx, tenant_id: int, job_id: int, *, lives: Lives = lambda worker: worker.has_lease) -> Waiting:
+    """One job and everything that is in its way."""
+    one = view(tx, tenant_id, job_id)
+    by_rank = {rank: other for other, rank in ranks(tx, tenant_id).items()}
+    ahead = by_rank.get((one.rank or 0) - 1)
+    lanes = _lanes_of(tx, [one.job])[job_id]
+    return Waiting(one, blockers(one.job, lanes, scene(tx, tenant_id, lives=lives), rank=one.rank, ahead=ahead))
+
+
+def _lanes_of(tx: Tx, found: Sequence[Job]) -> dict[int, tuple[int, ...]]:
+    by_bucket = {bucket.id: bucket.lanes for bucket in _buckets(tx, {job.bucket_id for job in found})}
+    return {job.id: by_bucket[job.bucket_id] for job in found}

@@ -1,0 +1,152 @@
+-- What people look at: pages of jobs and runs, the queue in order, workers, history. Nothing here writes.
+-- A page costs the same however many jobs there are: an index is walked for a bounded number of ids (`walk_…`), then
+-- the rows of those ids are fetched and filtered (`pick_…`).
+
+-- name: schema_found_sqlite
+-- Whether this is a database of Headway at all.
+select count(*) from sqlite_schema where type = 'table' and name = 'hw_schema';
+
+-- name: schema_found_postgres
+select count(to_regclass('hw_schema'));
+
+-- name: walk_jobs
+-- The newest jobs, of all tenants: there is no index for one tenant's, and a walk past the others is bounded too.
+select id from hw_job where id < :before and id >= :floor order by id desc limit :limit;
+
+-- name: walk_waiting
+-- WAITING, SCHEDULED and QUEUED: all of them by the index of the queue, then sorted. Only where they are not many.
+select id from (select id from hw_job where tenant_id = :tenant_id and status <= 2 limit :most) w
+where id < :before and id >= :floor order by id desc limit :limit;
+
+-- name: walk_running
+-- No more than there are slots.
+select id from (select id from hw_job where status = 3 and tenant_id = :tenant_id) w
+where id < :before and id >= :floor order by id desc limit :limit;
+
+-- name: walk_held
+select id from hw_job where tenant_id = :tenant_id and status between 4 and 5 and status = :status and id < :before and id >= :floor
+order by id desc limit :limit;
+
+-- name: walk_failed
+select id from hw_job where tenant_id = :tenant_id and status = 7 and id < :before and id >= :floor order by id desc limit :limit;
+
+-- name: walk_runs
+select job_id from hw_run where job_id < :before and job_id >= :floor order by job_id desc limit :limit;
+
+-- name: walk_failed_runs
+select job_id from hw_run where tenant_id = :tenant_id and status = 7 and job_id < :before and job_id >= :floor
+order by job_id desc limit :limit;
+
+-- name: job_from
+-- The first job at or after a number: ids and times of creation rise together, so a time is found by halving.
+select id, created_at from hw_job where id >= :id order by id limit 1;
+
+-- name: last_job
+select id from hw_job order by id desc limit 1;
+
+-- name: pick_jobs
+-- `mask` has a bit for each status that is wanted.
+select {job_columns} from hw_job j where j.id in {ids} and j.tenant_id = :tenant_id
+  and (cast(:mask as integer) >> cast(j.status as integer)) & 1 = 1
+  and j.created_at >= :since and j.created_at < :until
+  and (cast(:task as text) is null or j.task = :task)
+  and (cast(:key as text) is null or j.key = :key)
+  and (cast(:failure_kind as text) is null or j.failure_kind = :failure_kind)
+  and (cast(:by_name as text) is null or j.created_by like :by_name escape '!' or j.created_by like :by_id escape '!')
+  and (cast(:q as text) is null or lower(j.task) like :q escape '!' or lower(j.key) like :q escape '!' or lower(j.reason) like :q escape '!'
+    or exists (select 1 from hw_run r where r.job_id = j.id and lower(r.error) like :q escape '!'))
+order by j.id desc limit :limit;
+
+-- name: pick_runs
+-- An open run has no status; it counts as RUNNING (3).
+select {run_columns} from hw_run r join hw_job j on j.id = r.job_id left join hw_result s on s.job_id = r.job_id
+where r.job_id in {ids} and r.tenant_id = :tenant_id
+  and (cast(:mask as integer) >> cast(coalesce(r.status, 3) as integer)) & 1 = 1
+  and r.started_at >= :since and r.started_at < :until
+  and (cast(:task as text) is null or r.task = :task)
+  and (cast(:key as text) is null or j.key = :key)
+  and (cast(:failure_kind as text) is null or j.failure_kind = :failure_kind)
+  and (cast(:by_name as text) is null or j.created_by like :by_name escape '!' or j.created_by like :by_id escape '!')
+  and (cast(:q as text) is null or lower(r.task) like :q escape '!' or lower(r.error) like :q escape '!')
+order by r.job_id desc limit :limit;
+
+-- name: runs_of
+select {run_columns} from hw_run r join hw_job j on j.id = r.job_id left join hw_result s on s.job_id = r.job_id where r.job_id in {ids};
+
+-- name: reports_of
+select job_id, at, done, total, label, spent from hw_report where job_id in {ids};
+
+-- name: leases_of
+select id, lease_until from hw_worker where id in {ids};
+
+-- name: paid_of
+-- How many attempts the chains of these jobs have used up before them.
+with recursive up(origin, id, retry_of, retry_auto) as (
+  select c.id, c.id, c.retry_of, c.retry_auto from hw_job c where c.id in {ids} and c.retry_auto = 1
+  union
+  select up.origin, p.id, p.retry_of, p.retry_auto from up join hw_job p on p.id = up.retry_of where up.retry_auto = 1
+)
+select up.origin, count(*) from up join hw_job p on p.id = up.id
+where up.id <> up.origin and coalesce(p.failure_kind, '') <> 'INTERRUPTED' group by up.origin;
+
+-- name: queue_order
+-- The beginning of a tenant's queue in claim order, with what waits in between.
+select id, status from hw_job where tenant_id = :tenant_id and status <= 2
+order by priority desc, position, created_at, id limit :limit;
+
+-- name: queue_jobs
+select {job_columns} from hw_job j where j.tenant_id = :tenant_id and j.status <= 2
+order by j.priority desc, j.position, j.created_at, j.id limit :limit;
+
+-- name: lanes
+select id, name, capacity from hw_lane order by id;
+
+-- name: running_jobs
+-- Every running job with its owner; no more than there are slots.
+select id, tenant_id, bucket_id, worker_id, slot, task, claimed_at from hw_job where status = 3 order by id;
+
+-- name: shown_workers
+-- Those that were not given up, and those that were within a while.
+select w.id, w.host, w.boot, w.pid, w.process_start, w.slots, w.tasks, w.state, w.started_at, w.beat_at, w.lease_until, w.gone_at, {now}
+from hw_worker w where w.gone_at is null or w.gone_at > {now} - :within order by w.started_at, w.id;
+
+-- name: events_of
+select id, kind, thing, thing_id, version, status, at, actor, fence, data from hw_event
+where thing_id = :thing_id and thing = :thing and version > :after order by version limit :limit;
+
+-- name: log_end
+-- The last chunks of a log, the newest first.
+select id, at, lines from hw_log where job_id = :job_id order by id desc limit :limit;
+
+-- name: count_waiting
+-- Of the first so many of the queue: counting all of a large one would take as long as it is large.
+select status, count(*) from (
+  select status from hw_job where tenant_id = :tenant_id and status <= 2 order by priority desc, position, created_at, id limit :most) w
+group by status;
+
+-- name: count_running
+select count(*) from hw_job where status = 3 and tenant_id = :tenant_id;
+
+-- name: count_held
+select status, count(*) from (select status from hw_job where tenant_id = :tenant_id and status between 4 and 5 limit :most) w group by status;
+
+-- name: count_finished
+-- What ended since a time, the newest first.
+select status, count(*) from (
+  select status, tenant_id from hw_job where finished_at is not null and finished_at >= :since order by finished_at desc limit :most) w
+where tenant_id = :tenant_id group by status;
+
+-- name: longest_waits
+-- The first ready job of each priority: within one, who stands first has waited longest.
+with recursive level(priority) as (
+  select max(priority) from hw_job where tenant_id = :tenant_id and status <= 2
+  union all
+  select (select max(j.priority) from hw_job j where j.tenant_id = :tenant_id and j.status <= 2 and j.priority < level.priority)
+  from level where level.priority is not null
+)
+select j.id, j.queued_at from level join hw_job j on j.id = (
+  select k.id from (
+    select w.id, w.gate from hw_job w where w.tenant_id = :tenant_id and w.status <= 2 and w.priority = level.priority
+    order by w.priority desc, w.position, w.created_at, w.id limit 100) k
+  where k.gate = 1 limit 1)
+where level.priority is not null;

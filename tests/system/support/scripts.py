@@ -1,0 +1,638 @@
+"""What is killed: scripts that do one kind of thing to a system, in a process that may die at any point of it.
+
+A script tells each acknowledgement when it has it, and what it expects to become of a job in the end.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from random import Random
+
+from headway.clock import SECOND
+from headway.engine.handle import Job
+from headway.engine.heartbeat import Pulse
+from headway.engine.pruner import Pruner
+from headway.engine.supervisor import Supervisor
+from headway.errors import WrongState
+from headway.model.states import State
+from headway.store import workers
+from headway.testing import drain
+from tests.system.support.world import Hand, World
+
+Script = Callable[[World], None]
+SCRIPTS: dict[str, Script] = {}
+# These begin with an empty database instead of a migrated one.
+FROM_NOTHING = {"migrate"}
+# These need their tasks to wait for a time that no test can wait for, or to stand still while others judge.
+STEPPING_ONLY = {"failing", "schedule", "prune", "suspend", "damage"}
+
+
+def script(function: Script) -> Script:
+    SCRIPTS[function.__name__] = function
+    return function
+
+
+def status(job: Job) -> str:
+    return job.status
+
+
+def pulse_of(world: World, worker: Hand) -> Pulse:
+    """The heartbeat of a worker, without its process."""
+    wishes = {"worker_id": worker.who.id, "lease": 60.0, "heartbeat": 2.0, "database": world.url, "listen": None}
+    pulse = Pulse({**wishes, "pid": os.getpid()})
+    pulse.database = world.database
+    return pulse
+
+
+@script
+def migrate(world: World) -> None:
+    world.make("note", n=1)
+    drain(world.app)
+
+
+@script
+def enqueue(world: World) -> None:
+    world.make("note", n=1)
+    world.make("note", n=2)
+    world.make_many("note", "three", [1, 2, 3])
+    for _ in range(2):
+        job = world.tasks["note"].using(key="nightly").enqueue(n=7)
+        world.say({"key": "nightly", "id": job.id, "created": job.created})
+    world.make_many("skips", "none", []) if False else None
+    world.make_using("note", {"priority": 9}, n=3)
+    world.make_using("note", {"hold": True}, n=4)
+    world.make_many("note", "seven", list(range(7)))
+    world.make("skips", expect="SKIPPED")
+    world.make("refuses", expect="FAILED", length=1)
+
+
+@script
+def batch(world: World) -> None:
+    """Claims and ends of many jobs share a transaction."""
+    world.widen()
+    world.make_many("note", "first", list(range(6)))
+    worker = world.worker(slots=4)
+    worker.turn()
+    world.make_many("note", "second", list(range(3)))
+    world.make("skips", expect="SKIPPED")
+    worker.run_dry()
+    worker.close()
+
+
+@script
+def one_by_one(world: World) -> None:
+    """The default lane: one job at a time, whatever the slots."""
+    for n in range(4):
+        world.make("note", n=n)
+    world.make("flaky", fails=1)
+    worker = world.worker(slots=4)
+    worker.run_dry()
+    worker.close()
+    drain(world.app)
+
+
+@script
+def here(world: World) -> None:
+    """`headway.testing.drain`: the claim and the end in transactions of their own."""
+    world.make_many("note", "few", [1, 2, 3])
+    world.make("steps", upto=2)
+    drain(world.app)
+
+
+@script
+def failing(world: World) -> None:
+    """Failures with a retry, until they are exhausted or succeed."""
+    world.widen()
+    world.make("flaky", fails=2)
+    world.make("hopeless", expect="FAILED", length=3)
+    world.make_using("hopeless", {"retry": 0}, expect="FAILED")
+    world.make("refuses", expect="FAILED")
+    worker = world.worker(slots=2)
+    worker.run_dry()
+    worker.close()
+
+
+@script
+def waiting(world: World) -> None:
+    """Verbs on jobs that wait."""
+    first, second, third, fourth = (world.make("note", n=n, expect=None) for n in range(4))
+    first.cancel()
+    world.say({"cancelled": first.id})
+    second.interrupt()
+    world.say({"paused": second.id})
+    second.resume()
+    world.say({"resumed": second.id})
+    third.edit(params={"n": 33, "batch": ""})
+    world.say({"edited": third.id, "params": {"n": 33, "batch": ""}})
+    fourth.move(to="top")
+    fourth.edit(priority=3)
+    world.say({"edited": fourth.id, "priority": 3})
+    fifth = world.make("note", n=5)
+    fifth.move(before=second.id)
+    second.move(after=third.id)
+    sixth = world.make("note", n=6)
+    sixth.move(rank=2)
+    world.say({"order": [fourth.id, sixth.id, fifth.id, third.id, second.id]})
+    world.worker(slots=1).run_dry()
+
+
+@script
+def respace(world: World) -> None:
+    """Moves between the same two neighbours until the gap is used up and the neighbourhood is respaced."""
+    left, right, *others = (world.make("note", n=n) for n in range(26))
+    order: list[int] = []
+    for job in others:
+        job.move(before=right.id)
+        order.append(job.id)
+    world.say({"order": [left.id, *order, right.id]})
+
+
+@script
+def paused_queue(world: World) -> None:
+    world.make("note", n=1)
+    world.app.client.pause_queue(note="maintenance")
+    worker = world.worker()
+    worker.turn()
+    if worker.claimed:
+        world.say({"broken": "a job was claimed from a paused queue"})
+    world.app.client.resume_queue()
+    worker.run_dry()
+    worker.close()
+
+
+@script
+def stops(world: World) -> None:
+    """Cancel and interrupt of running work, heard by the beat and by the worker's own look; then what a person does."""
+    world.widen()
+    jobs = [world.make("slow", n=n, expect=None) for n in range(3)] + [world.make("sleeper", expect=None)]
+    worker = world.worker(slots=4)
+    worker.turn(leaving=4)
+    world.await_began(4)
+    jobs[0].cancel()
+    world.say({"cancelled": jobs[0].id})
+    for job in jobs[1:]:
+        job.interrupt()
+        world.say({"paused": job.id})
+    pulse_of(world, worker).beat()
+    worker.tick()
+    worker.settle()
+    worker.tick()
+    jobs[1].resume()
+    world.say({"resumed": jobs[1].id})
+    jobs[2].resolve({"by": "hand"})
+    world.say({"resolved": jobs[2].id, "result": {"by": "hand"}})
+    jobs[3].release()
+    world.say({"released": jobs[3].id})
+    again = jobs[3].retry()
+    world.say({"retried": jobs[3].id, "by": again.id})
+    world.open_gate.set()
+    worker.run_dry()
+    worker.close()
+
+
+@script
+def cancel_wins(world: World) -> None:
+    """A cancel that comes before an interrupt, and one that comes too late."""
+    job = world.make("slow", expect=None)
+    worker = world.worker(slots=1)
+    worker.turn(leaving=1)
+    world.await_began()
+    job.interrupt()
+    world.say({"paused": job.id})
+    job.cancel()
+    world.say({"cancelled": job.id})
+    worker.tick()
+    worker.settle()
+    worker.tick()
+    other = world.make("slow", expect=None)
+    worker.turn(leaving=1)
+    world.await_began()
+    world.open_gate.set()
+    worker.settle()
+    other.cancel()
+    world.say({"cancelled": other.id})
+    worker.run_dry()
+    worker.close()
+
+
+@script
+def person(world: World) -> None:
+    """What a person does with a job that waits for one: each verb, on jobs that were lost or interrupted."""
+    jobs = [world.make_using("slow", {"on_lost": "hold"}, n=n, expect=None) for n in range(4)]
+    worker = world.worker(slots=1)
+    for job in jobs:
+        worker.turn(leaving=1)
+        world.await_began()
+        job.interrupt()
+        world.say({"paused": job.id})
+        worker.tick()
+        worker.settle()
+    worker.tick()
+    jobs[0].retry(params={"n": 100})
+    jobs[1].cancel()
+    world.say({"cancelled": jobs[1].id})
+    jobs[2].resolve([1, 2])
+    world.say({"resolved": jobs[2].id, "result": [1, 2]})
+    jobs[3].release()
+    world.say({"released": jobs[3].id})
+    world.open_gate.set()
+    worker.run_dry()
+
+
+@script
+def retry_now(world: World) -> None:
+    """A waiting automatic retry that a person brings forward, and manual retries of a chain that is exhausted."""
+    job = world.make_using("hopeless", {"retry": {"max_attempts": 1, "base_delay": 0.2}}, expect="FAILED")
+    worker = world.worker(slots=1)
+    worker.turn()
+    worker.tick()
+    again = job.retry(priority=5)
+    world.say({"retried": job.id, "by": again.id})
+    worker.run_dry()
+    new = world.app.job(again.id).retry(budget={"tokens": 5})
+    world.say({"retried": again.id, "by": new.id})
+    worker.run_dry()
+
+
+@script
+def reports(world: World) -> None:
+    """Checkpoints, progress, log, spending within and beyond the budget, attached files."""
+    world.widen()
+    world.make("steps", upto=4)
+    world.make_using("spends", {"budget": {"tokens": 10}}, tokens=20, expect="FAILED")
+    world.make("attaches", name="first")
+    worker = world.worker(slots=3)
+    worker.run_dry()
+    world.make("attaches", name="second")
+    world.make_using("steps", {"budget": {"tokens": 100}}, upto=2)
+    worker.run_dry()
+    worker.close()
+
+
+@script
+def schedule(world: World) -> None:
+    """Jobs for later, and jobs that were to start before now."""
+    now = world.database.clock.now()
+    world.make_using("note", {"delay": 60}, n=1)
+    world.make_using("note", {"not_before": now + 90 * SECOND}, n=2)
+    # May start in time or not, depending on when the system dies: it ends one way or the other.
+    world.make_using("note", {"expires_at": now + 45 * SECOND, "hold": True}, n=3, expect=None)
+    world.make_using("note", {"delay": 200, "expires_at": now + 100 * SECOND}, n=4, expect="SKIPPED")
+    late = world.make_using("note", {"delay": 500}, n=5)
+    late.edit(not_before=now + 80 * SECOND)
+    worker = world.worker(slots=1)
+    worker.run_dry()
+    worker.close()
+
+
+@script
+def prune(world: World) -> None:
+    """Chains that ended long ago are deleted, with the files only they had."""
+    world.make("hopeless", expect="pruned")
+    world.make("attaches", name="gone", expect="pruned")
+    worker = world.worker(slots=1)
+    worker.run_dry()
+    worker.close()
+    world.advance(3600)
+    middle = world.database.clock.now()
+    world.make("attaches", name="kept")
+    world.make("note", n=1)
+    drain(world.app)
+    pruner = Pruner(world.database, retention=60.0, artifacts=world.folder / "artifacts")
+    while pruner.prune(middle):
+        world.say({"pruned": True})
+    world.make("note", n=2)
+
+
+@script
+def shutdown(world: World) -> None:
+    """The supervisor's own way to the end: what does not finish within the grace is interrupted."""
+    world.widen()
+    world.make("slow", n=0)
+    world.make_using("slow", {"retry": 0}, n=1)
+    world.make_using("slow", {"on_shutdown": "resume"}, n=2)
+    supervisor = Supervisor(make_worker=world.worker, recovery=world.recovery(), grace=0.0)
+    supervisor.start()
+    world.await_began(3)
+    supervisor.stop()
+    supervisor.recovery.join(5.0)
+
+
+@script
+def zombie(world: World) -> None:
+    """A worker is given up while its work goes on; its late writes come after others took over."""
+    world.widen()
+    world.make("late")
+    world.make_using("late", {"on_lost": "hold"})
+    old = world.worker(slots=2)
+    old.turn(leaving=2)
+    world.await_began(2)
+    world.database.transact("give_up", lambda tx: workers.retire(tx, old.who.id, "presumed dead"))
+    world.recovery().tick()
+    if not _is_gone(world, old):
+        world.say({"broken": "a worker that was given up could renew its lease"})
+    with world.database.read() as tx:
+        held = [row[0] for row in tx.run("unfinished_held")] if False else []
+    for job_id in held or _held(world):
+        world.app.client.resume(job_id)
+    new = world.worker(slots=2)
+    new.tick()
+    world.open_gate.set()
+    old.settle()
+    old.tick()
+    new.settle()
+    new.run_dry()
+    old.close()
+    new.close()
+
+
+def _is_gone(world: World, worker: Hand) -> bool:
+    with world.database.transaction("beat") as tx:
+        return not workers.beat(tx, worker.who.id, 60.0)
+
+
+def _held(world: World) -> list[int]:
+    with world.database.read() as tx:
+        return [job_id for job_id, *_ in tx.run("verify_jobs", after=0, limit=1000) if _state(world, job_id) == "ERROR"]
+
+
+def _state(world: World, job_id: int) -> str:
+    return world.app.job(job_id).status
+
+
+@script
+def stuck(world: World) -> None:
+    """Work that does not stop keeps its claim until its process ends."""
+    job = world.make("late", expect=None)
+    worker = world.worker(slots=1)
+    worker.turn(leaving=1)
+    world.await_began()
+    job.cancel()
+    world.say({"cancelled": job.id})
+    worker.tick()
+    for running in worker.running.values():
+        assert running.asked_at is not None
+        running.asked_at -= 3600.0  # as if an hour had passed
+    worker.tick()
+    if not worker.only_stuck_left:
+        world.say({"broken": "a worker did not notice that its work is stuck"})
+    world.make("note", n=1)
+
+
+@script
+def crowd(world: World) -> None:
+    """Dies in the middle of several running jobs, whatever happens: what recovery has to deal with."""
+    world.widen()
+    for n in range(2):
+        world.make("slow", n=n)
+    world.make_using("slow", {"on_lost": "hold"}, n=2)
+    world.make_using("slow", {"on_lost": "fail"}, n=3, expect="FAILED" if False else None)
+    world.make_using("slow", {"retry": 0}, n=4, expect=None)
+    cancelled = world.make("slow", n=5, expect=None)
+    interrupted = world.make("slow", n=6, expect=None)
+    for n in range(3):
+        world.make("note", n=n)
+    worker = world.worker(slots=7)
+    worker.tick()
+    world.await_began(7)
+    cancelled.cancel()
+    world.say({"cancelled": cancelled.id})
+    interrupted.interrupt()
+    world.say({"paused": interrupted.id})
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@script
+def neighbours(world: World) -> None:
+    """Recovery beside a live worker on the same host, after another one there was killed."""
+    ours = world.worker(slots=1)
+    world.widen()
+    dead = _killed_in_a_fork(world)
+    alive = world.make("slow", n=1)
+    ours.turn(leaving=1)
+    world.await_began()
+    world.recovery().tick()
+    if status(alive) != "RUNNING":
+        world.say({"broken": f"recovery took the job of a live worker: it is {status(alive)}"})
+    if dead is not None and status(world.app.job(dead)) == "RUNNING":
+        world.say({"broken": f"job {dead} of a killed worker is still RUNNING after recovery"})
+    world.open_gate.set()
+    ours.run_dry()
+    ours.close()
+
+
+def _killed_in_a_fork(world: World) -> int | None:
+    """A job that another process claimed before it was killed. The database is closed while we fork."""
+    job = world.make("slow", n=0)
+    world.close()
+    pid = os.fork()
+    if pid == 0:
+        worker = world.worker(slots=2)
+        worker.tick()
+        world.await_began()
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return job.id
+
+
+@script
+def suspend(world: World) -> None:
+    """The clock jumps over many leases, as after a suspend: a live worker has not had its chance to renew yet."""
+    job = world.make("slow", n=0)
+    worker = world.worker(slots=1)
+    worker.turn(leaving=1)
+    world.await_began()
+    _claim_elsewhere(world, worker)
+    world.recovery().tick()
+    world.advance(100_000)
+    world.recovery().tick()
+    if status(job) != "RUNNING":
+        world.say({"broken": f"recovery gave up a worker by the wall clock alone: its job is {status(job)}"})
+    pulse_of(world, worker).beat()
+    world.open_gate.set()
+    worker.run_dry()
+    worker.close()
+
+
+def _claim_elsewhere(world: World, worker: Hand) -> None:
+    """Says that the worker is on another host, so that only its lease speaks for it."""
+
+
+@script
+def processes(world: World) -> None:
+    """Plain functions in child processes, which are stored before they run user code."""
+    world.make("plain", steps=2)
+    world.make("plain", steps=1)
+    worker = world.worker(slots=1)
+    worker.run_dry()
+    worker.close()
+
+
+@script
+def damage(world: World) -> None:
+    """What no transaction of ours leaves behind and a damaged database may hold: recovery mends it."""
+    ended = world.make("slow", n=0, expect=None)
+    lost = world.make_using("hopeless", {"retry": 0}, expect="FAILED", n=None) if False else None
+    failed = world.make("refuses", expect="FAILED")
+    worker = world.worker(slots=1)
+    worker.turn(leaving=1)
+    world.await_began()
+    hurt(world, "update hw_run set status = 6, finished_at = 1 where finished_at is null")
+    world.recovery().tick()
+    world.open_gate.set()
+    worker.settle()
+    worker.run_dry()
+    hurt(world, "update hw_job set exhausted = 0 where status = 7")
+    world.recovery().tick()
+    assert lost is None
+    assert ended.id != failed.id
+    worker.close()
+
+
+def hurt(world: World, text: str) -> None:
+    def change(tx: object) -> None:
+        tx.connection.execute(text)  # type: ignore[attr-defined]
+
+    world.database.transact("damage", change)
+
+
+def mixed(seed: int) -> Script:
+    """A script of its own for every seed: all verbs on a handful of jobs, turns in between, in any order."""
+
+    def run(world: World) -> None:
+        rng = Random(seed)
+        world.widen(rng.choice([None, 1, 2]))
+        worker = world.worker(slots=rng.randint(1, 3))
+        jobs: list[Job] = []
+        for _ in range(rng.randint(12, 20)):
+            rng.choice(ACTS)(world, worker, jobs, rng)
+        world.open_gate.set()
+        worker.settle()
+        worker.run_dry()
+
+    return run
+
+
+def _act_make(world: World, worker: Hand, jobs: list[Job], rng: Random) -> None:
+    task, params = rng.choice(
+        [("note", {"n": 1}), ("flaky", {"fails": 1}), ("hopeless", {}), ("slow", {}), ("steps", {"upto": 2})]
+    )
+    wishes = rng.choice([{}, {}, {"priority": rng.randint(0, 9)}, {"delay": 5}, {"hold": True}, {"key": "k"}])
+    job = world.tasks[task].using(**wishes).enqueue(**params)
+    if job.created:
+        world.say({"made": [job.id], "expect": None, "length": None, "params": [params]})
+    jobs.append(job)
+
+
+def _act_turn(world: World, worker: Hand, jobs: list[Job], rng: Random) -> None:
+    worker.tick()
+    quick = [r for r in worker.running.values() if r.claim.task != "slow" or r.asked_at is not None]
+    worker.settle(leaving=len(worker.running) - len(quick))
+
+
+def _act_verb(world: World, worker: Hand, jobs: list[Job], rng: Random) -> None:
+    if not jobs:
+        return
+    job = rng.choice(jobs)
+    verb = rng.choice(["cancel", "interrupt", "resume", "resolve", "release", "retry", "edit", "move"])
+    told = {"cancel": "cancelled", "interrupt": "paused", "release": "released"}.get(verb)
+    try:
+        match verb:
+            case "resolve":
+                job.resolve({"by": "hand"})
+                world.say({"resolved": job.id, "result": {"by": "hand"}})
+            case "retry":
+                again = job.retry()
+                jobs.append(again)
+                world.say({"retried": job.id, "by": again.id})
+            case "edit":
+                job.edit(priority=rng.randint(0, 9))
+            case "move":
+                job.move(to=rng.choice(["top", "bottom", "front"]))
+            case _:
+                getattr(job, verb)()
+    except WrongState:
+        return
+    if told is not None:
+        world.say({told: job.id})
+
+
+def _act_time(world: World, worker: Hand, jobs: list[Job], rng: Random) -> None:
+    world.advance(rng.choice([0.001, 0.002]) if world.clock is None else rng.choice([1.0, 10.0, 60.0]))
+
+
+def _act_recover(world: World, worker: Hand, jobs: list[Job], rng: Random) -> None:
+    world.recovery().tick()
+
+
+def _act_gate(world: World, worker: Hand, jobs: list[Job], rng: Random) -> None:
+    world.open_gate.set()
+    worker.settle()
+    world.open_gate.clear()
+
+
+def _act_die(world: World, worker: Hand, jobs: list[Job], rng: Random) -> None:
+    """A second worker of this process is given up while its work goes on."""
+    other = world.worker(slots=1)
+    other.tick()
+    world.database.transact("give_up", lambda tx: workers.retire(tx, other.who.id, "presumed dead"))
+    world.recovery().tick()
+    other.abandon("it was given up")
+    other.settle()
+    other.tick()
+    other.draining = True
+    other.close()
+
+
+ACTS = [*[_act_make] * 6, *[_act_turn] * 5, *[_act_verb] * 6, _act_time, _act_recover, _act_gate, _act_die]
+
+
+def find(name: str) -> Script:
+    """A script by its name; `mixed-17` is the one of seed 17."""
+    kind, _, seed = name.partition("-")
+    return mixed(int(seed)) if kind == "mixed" else SCRIPTS[kind]
+
+
+def restart(world: World, style: int) -> None:
+    """What a process does that is started again: recovery, then work until nothing is left."""
+    world.open_gate.set()
+    world.recovery().tick()
+    if style % 2:
+        while drain(world.app) or _wait(world):
+            pass
+    else:
+        world.worker(slots=1 + style % 3).run_dry()
+
+
+def _wait(world: World) -> bool:
+    from headway.store import claims
+
+    with world.database.read() as tx:
+        due = claims.due(tx)
+    return due is not None and world.reach(due)
+
+
+def let_go(world: World) -> None:
+    """A person decides about everything that waits for one, until nothing does."""
+    client = world.app.client
+    while held := _waiting_for_a_person(world):
+        for job_id in held:
+            try:
+                client.resume(job_id)
+            except WrongState:
+                client.release(job_id)
+        restart(world, 0)
+
+
+def _waiting_for_a_person(world: World) -> list[int]:
+    with world.database.read() as tx:
+        rows = tx.run("verify_jobs", after=0, limit=10_000)
+    states = {State.WAITING, State.PAUSED, State.ERROR}
+    return [row[0] for row in rows if State(row[3]) in states]
+
+
+def nap(seconds: float) -> None:
+    time.sleep(seconds)

@@ -1,0 +1,268 @@
+"""One process's view of a system under test: its app and tasks, a clock that steps, a worker driven by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from headway import Fail, Skip
+from headway.app import App
+from headway.clock import SECOND
+from headway.engine.context import Context
+from headway.engine.handle import Job
+from headway.engine.recovery import Recovery
+from headway.engine.run import Running
+from headway.engine.task import Task
+from headway.engine.worker import Wishes, Worker
+from headway.model.job import SYSTEM
+from headway.model.outcome import Outcome
+from headway.store import claims
+from headway.store.db import Database, Tx
+from tests.system.support import work
+
+Fact = dict[str, Any]
+Say = Callable[[Fact], None]
+
+BEGINNING = 1_800_000_000 * SECOND
+DAY = 86_400 * SECOND
+MINUTES = 60 * SECOND
+PATIENCE = 30.0
+
+
+class StepClock:
+    """Each look is a microsecond later than the one before, so that no two transactions have the same time."""
+
+    def __init__(self, now: int) -> None:
+        self.time = now
+
+    def now(self) -> int:
+        self.time += 1
+        return self.time
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class Hand(Worker):
+    """A worker without a heartbeat process whose turns are taken by hand."""
+
+    def __init__(self, world: World, **wishes: Any) -> None:
+        wishes = {"slots": 4, "artifacts": world.folder / "artifacts", "lease": 60.0, **wishes}
+        super().__init__(world.database, world.app.registry, Wishes(**wishes))
+        self.world = world
+        self.news = threading.Condition()
+        self.register()
+
+    def register(self) -> None:
+        self.database.transact("register", self._register)
+
+    def work_ended(self, batch: list[tuple[Running, Outcome]]) -> None:
+        super().work_ended(batch)
+        with self.news:
+            self.news.notify_all()
+
+    def settle(self, leaving: int = 0) -> None:
+        """Waits until all work but `leaving` has ended."""
+        with self.news:
+            ended = self.news.wait_for(lambda: len(self.running) - len(self.ended_work) <= leaving, PATIENCE)
+        assert ended, f"{len(self.running)} jobs still run"
+
+    def turn(self, leaving: int = 0) -> None:
+        """One turn, and the work it began to its end."""
+        self.tick()
+        self.settle(leaving)
+
+    def run_dry(self, leaving: int = 0) -> None:
+        """Turns until nothing is left to do, moving the clock to whatever waits for its time."""
+        while True:
+            before = (self.claimed, self.finished, self.world.time_moved)
+            self.turn(leaving)
+            if before == (self.claimed, self.finished, self.world.time_moved) and not self._wait_for_due():
+                return
+
+    def _wait_for_due(self) -> bool:
+        with self.database.read() as tx:
+            due = claims.due(tx)
+        return due is not None and self.world.reach(due)
+
+
+class World:
+    """Everything one process of a case has. `say` reports a fact to whoever checks the promises afterwards."""
+
+    def __init__(self, url: str, folder: Path, *, say: Say, phase: int = 0, stepping: bool = True) -> None:
+        self.url = url
+        self.folder = folder
+        self.say = say
+        self.clock = StepClock(BEGINNING + phase * DAY) if stepping else None
+        self.time_moved = 0
+        self.open_gate = threading.Event()
+        self.began = threading.Semaphore(0)
+        self.app = App(url, clock=self.clock, artifacts=str(folder / "artifacts"))
+        self.base_delay = 10.0 if stepping else 0.0
+        self.tasks = declare(self)
+
+    # --- parts ---
+
+    @property
+    def database(self) -> Database:
+        return self.app.database
+
+    def worker(self, **wishes: Any) -> Hand:
+        return Hand(self, **wishes)
+
+    def recovery(self) -> Recovery:
+        return Recovery(self.database)
+
+    def close(self) -> None:
+        self.app.close()
+
+    # --- time ---
+
+    def reach(self, instant: int) -> bool:
+        """Moves the clock to an instant; with the real one, waits until it has come."""
+        if self.clock is not None:
+            self.clock.time = max(self.clock.time, instant)
+        else:
+            time.sleep(max(0.0, (instant - self.database.clock.now()) / SECOND) + 0.0005)
+        self.time_moved += 1
+        return True
+
+    def advance(self, seconds: float) -> None:
+        self.reach(self.database.clock.now() + round(seconds * SECOND))
+
+    # --- acts, each told when it was acknowledged ---
+
+    def make(self, task: str, *, expect: str | None = "COMPLETED", length: int | None = None, **params: Any) -> Job:
+        """Enqueues one job of a task (its options come from `task`, like `note` or `note?priority=5`)."""
+        job = self.tasks[task].enqueue(**params)
+        self.say({"made": [job.id], "expect": expect, "length": length, "params": [params]})
+        return job
+
+    def make_using(self, task: str, wishes: dict[str, Any], *, expect: str | None = "COMPLETED", **params: Any) -> Job:
+        job = self.tasks[task].using(**wishes).enqueue(**params)
+        self.say({"made": [job.id], "expect": expect, "length": None, "params": [params]})
+        return job
+
+    def make_many(self, task: str, batch: str, numbers: list[int]) -> list[Job]:
+        self.say({"batch": batch, "size": len(numbers)})
+        many = [{"n": number, "batch": batch} for number in numbers]
+        jobs = self.tasks[task].enqueue_many(many)
+        self.say({"made": [job.id for job in jobs], "expect": "COMPLETED", "length": None, "params": many})
+        return jobs
+
+    def widen(self, capacity: int | None = None) -> None:
+        """Another limit for the global lane, with its event."""
+
+        def change(tx: Tx) -> None:
+            ((lane, _, _),) = tx.run("lane_by_name", tenant_id=0, kind="policy", name="global")
+            ((version,),) = tx.run("set_lane_capacity", id=lane, capacity=capacity)
+            data = json.dumps({"capacity": capacity})
+            event = (0, "lane", lane, version, "lane.changed", None, SYSTEM.text(), None, data)
+            tx.run("add_events", rows=json.dumps([event]))
+
+        self.database.transact("widen", change)
+
+    def await_began(self, count: int = 1) -> None:
+        """Until so many more pieces of slow work have begun."""
+        for _ in range(count):
+            assert self.began.acquire(timeout=PATIENCE), "the work did not begin"
+
+
+def declare(world: World) -> dict[str, Task[..., Any]]:
+    """The tasks of the scripts. What they do is reported, so that it can be compared with what was recorded."""
+    app, say = world.app, world.say
+    retry = {"max_attempts": 12, "base_delay": world.base_delay}
+
+    def begin(ctx: Context) -> dict[str, int]:
+        say({"began": ctx.job_id, "fence": ctx.fence, "saw": ctx.last_checkpoint})
+        return {"fence": ctx.fence}
+
+    async def note(ctx: Context, n: int = 0, batch: str = "") -> dict[str, int]:
+        return begin(ctx)
+
+    async def flaky(ctx: Context, fails: int) -> dict[str, int]:
+        begun = begin(ctx)
+        if ctx.attempt <= fails:
+            raise RuntimeError(f"try {ctx.attempt}")
+        return begun
+
+    async def hopeless(ctx: Context) -> None:
+        begin(ctx)
+        raise RuntimeError("as always")
+
+    async def skips(ctx: Context) -> None:
+        begin(ctx)
+        raise Skip("nothing to do")
+
+    async def refuses(ctx: Context) -> None:
+        begin(ctx)
+        raise Fail("no retry helps")
+
+    def steps(ctx: Context, upto: int) -> dict[str, int]:
+        begun = begin(ctx)
+        done = (ctx.last_checkpoint or {"step": 0})["step"]
+        for step in range(done + 1, upto + 1):
+            ctx.checkpoint({"step": step})
+            say({"checkpoint": step, "job": ctx.job_id})
+            ctx.spend(tokens=1)
+            ctx.report(step, upto, "steps")
+            ctx.log.info("step %d", step)
+        return begun
+
+    def spends(ctx: Context, tokens: int) -> dict[str, int]:
+        begun = begin(ctx)
+        ctx.spend(tokens=tokens)
+        return begun
+
+    def attaches(ctx: Context, name: str) -> dict[str, int]:
+        begun = begin(ctx)
+        file = world.folder / f"{name}.txt"
+        file.write_text(name)
+        ctx.attach(file)
+        say({"attached": name, "job": ctx.job_id})
+        return begun
+
+    def slow(ctx: Context, n: int = 0) -> dict[str, int]:
+        """Runs until it is stopped or the gate is opened, looking at every millisecond."""
+        begun = begin(ctx)
+        world.began.release()
+        deadline = time.monotonic() + PATIENCE
+        while not world.open_gate.wait(0.001) and time.monotonic() < deadline:
+            ctx.check()
+        return begun
+
+    def late(ctx: Context) -> dict[str, int]:
+        """Deaf to stops; when the gate opens it writes once more."""
+        begun = begin(ctx)
+        world.began.release()
+        world.open_gate.wait(PATIENCE)
+        ctx.checkpoint({"step": 1})
+        say({"checkpoint": 1, "job": ctx.job_id})
+        return begun
+
+    async def sleeper(ctx: Context) -> dict[str, int]:
+        begun = begin(ctx)
+        world.began.release()
+        with suppress(asyncio.TimeoutError):
+            async with asyncio.timeout(PATIENCE):
+                while not world.open_gate.is_set():
+                    await asyncio.sleep(0.001)
+        return begun
+
+    app.task("note", retry=retry)(note)
+    app.task("flaky", retry=retry)(flaky)
+    app.task("hopeless", retry={"max_attempts": 2, "base_delay": world.base_delay})(hopeless)
+    app.task("skips", retry=retry)(skips)
+    app.task("refuses", retry=retry)(refuses)
+    app.task("sleeper", retry=retry)(sleeper)
+    for function in (steps, spends, attaches, slow, late):
+        app.task(function.__name__, isolation="thread", retry=retry)(function)
+    app.task("plain", retry=retry)(work.plain.function)
+    return app.tasks
