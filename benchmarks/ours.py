@@ -23,7 +23,7 @@ from headway.engine.recovery import Recovery
 from headway.engine.supervisor import Supervisor
 from headway.engine.worker import Wishes, Worker
 from headway.model.job import SYSTEM, NewJob
-from headway.store import jobs, reading
+from headway.store import claims, jobs, reading
 
 Values = dict[str, float]
 LOOK_SECONDS = 0.005
@@ -143,7 +143,8 @@ def _all_finished(app: App, worker: Worker, jobs: int) -> bool:
     if worker.running or worker.ended_work:
         return False
     with app.database.read() as tx:
-        return not tx.run("ready_buckets") and not tx.run("running_counts")
+        view = claims.look(tx)
+        return not view.ready and not view.running
 
 
 # Enqueue: the clock runs over the calls alone; each call returns after its durable commit.
@@ -307,7 +308,7 @@ def better(app: App, task: str, bucket: int, count: int) -> None:
     """Jobs with a better priority in a bucket of their own."""
     for start in range(0, count, 1000):
         part = min(1000, count - start)
-        job = NewJob(task, "{}", app.registry.get(noop.name).options_text, priority=50)
+        job = NewJob(task, "{}", app.registry.get(noop.name).options.text(), priority=50)
         common = jobs.shared(job, bucket)
         app.database.once("enqueue", params=json.dumps(["{}"] * part), tenant_id=1, actor=SYSTEM.text(), **common)
 

@@ -90,13 +90,27 @@ class App:
                 "resources and direct calls are not part of this version", field="resources" if resources else "direct"
             )
         wished = make_options(Options(), **options)
-        spec = make_spec(function, name=name, isolation=isolation, options=wished, priority=check_priority(priority))
+        spec = make_spec(
+            function,
+            name=name,
+            isolation=isolation,
+            options=wished,
+            priority=check_priority(priority),
+            retry=options.get("retry"),
+        )
         self.registry.add(spec)
         task: Task[..., Any] = Task(spec, lambda: self.client)
         self.tasks[spec.name] = task
         return task
 
     # --- using ---
+
+    def configure(self, config: Path | None, flags: Mapping[str, Any]) -> None:
+        """What a command line says, over what was said where the app was made. Before anything is opened."""
+        with self._lock:
+            self._config = config or self._config
+            self._overrides |= {name: value for name, value in flags.items() if value is not None}
+            self._settings = None
 
     @property
     def settings(self) -> Settings:
@@ -121,7 +135,9 @@ class App:
     def client(self) -> Client:
         with self._lock:
             if self._client is None:
-                self._client = Client(self.database, self.registry, actor=current_user())
+                usual = self.settings.retry
+                retry = RetryPolicy(usual.max_attempts, usual.base_delay)
+                self._client = Client(self.database, self.registry, actor=current_user(), retry=retry)
             return self._client
 
     def enqueue(self, task: str, params: Mapping[str, object] | None = None, **wishes: Any) -> Job:
@@ -130,15 +146,12 @@ class App:
             known = self.tasks[task].using(**wishes) if wishes else self.tasks[task]
             return known.enqueue(**(params or {}))
         self.client.check_task(task)
-        spec = make_spec(_elsewhere, name=task, isolation=None, options=self._defaults(), priority=0)
+        spec = make_spec(_elsewhere, name=task, isolation=None, options=Options(), priority=0)
         text = to_json(dict(params or {}), field="params")
         bare: Task[..., Any] = Task(spec, lambda: self.client).using(**wishes)
-        job_id, created = self.client.enqueue(NewJob(task, text, bare._wishes.text, **bare._wishes.fields))  # type: ignore[arg-type]
+        wished = bare._wishes
+        job_id, created = self.client.enqueue(NewJob(task, text, wished.text(self.client.usual_retry), **wished.fields))  # type: ignore[arg-type]
         return Job(self.client, job_id, created=created)
-
-    @staticmethod
-    def _defaults() -> Options:
-        return Options(retry=RetryPolicy())
 
     def job(self, job_id: int) -> Job:
         """A job that exists already."""

@@ -64,8 +64,7 @@ class _Here(Worker):
         return bool(taken)
 
     def _claim(self, tx: Tx) -> list[Claim]:
-        tx.run("claim_lock")
-        picks = claims.pick(tx, self.buckets, self.serves.__contains__, 1)
+        picks = self._pick(tx, claims.lock_and_look(tx), 1)
         return claims.take(tx, self.who.id, self.actor, picks, [0]) if picks else []
 
     def _run(self, claim: Claim) -> None:

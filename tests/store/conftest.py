@@ -1,4 +1,4 @@
-"""Databases with the schema in them. A module's shared one is for tests that make their own jobs and look at no others."""
+"""Databases with the schema in them. A module's shared one is for tests that look at their own jobs only."""
 
 from __future__ import annotations
 

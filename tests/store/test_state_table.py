@@ -13,8 +13,10 @@ from collections.abc import Callable
 import pytest
 
 from headway.clock import micros
-from headway.errors import WrongState
+from headway.errors import NotFound, WrongState
 from headway.model.outcome import Completed, Failed, FailureKind, Interrupted, Lost, Outcome, Skipped, Stopped
+from headway.model.states import State
+from headway.store.db import Row
 from tests.support.life import BROKEN, FINAL, HOUR, Life
 
 PEOPLE = """
@@ -68,6 +70,8 @@ OUTCOMES: dict[str, Outcome] = {
 # What a run says when its job has ended; all others are open or never began.
 RUNS = {"COMPLETED": "COMPLETED", "FAILED": "FAILED", "CANCELLED": "FAILED", "SKIPPED": "SKIPPED"}
 NEVER_RAN = {"WAITING", "SCHEDULED", "QUEUED", "expired", "CANCELLED"}
+ENDED = {"FAILED", "retried", "stopped"}
+Everything = dict[str, list[Row]]
 
 
 def cells(table: str) -> list[tuple[str, str, str]]:
@@ -96,7 +100,18 @@ def people(life: Life) -> dict[str, Callable[[int], object]]:
 
 
 def test_the_tables_name_every_state_and_every_outcome() -> None:
-    states = {"WAITING", "SCHEDULED", "QUEUED", "RUNNING", "PAUSED", "ERROR", "COMPLETED", "FAILED", "SKIPPED", "CANCELLED"}
+    states = {
+        "WAITING",
+        "SCHEDULED",
+        "QUEUED",
+        "RUNNING",
+        "PAUSED",
+        "ERROR",
+        "COMPLETED",
+        "FAILED",
+        "SKIPPED",
+        "CANCELLED",
+    }
     for table in (PEOPLE, WORKERS):
         assert states <= {state for _, state, _ in cells(table)}
     assert set(OUTCOMES) == {verb for verb, _, _ in cells(WORKERS)} - {"claim", "promote", "expire"}
@@ -108,10 +123,11 @@ def test_what_people_do(shared_life: Life, verb: str, state: str, cell: str) -> 
     job_id = life.in_state(state, expires_at=life.clock.now() + HOUR)
     before = life.everything(job_id)
     if cell == "-":
+        others = life.everything()
         with pytest.raises(WrongState) as refusal:
             people(life)[verb](job_id)
         assert refusal.value.facts["status"] == life.status(job_id)
-        assert life.everything(job_id) == before
+        assert life.everything() == others
     else:
         people(life)[verb](job_id)
         landed(life, job_id, state, cell, before)
@@ -125,7 +141,10 @@ def test_what_workers_do(shared_life: Life, verb: str, state: str, cell: str) ->
     applied = workers_do(life, verb, job_id)
     if cell == "-":
         assert not applied
-        assert life.everything(job_id) == before
+        after = life.everything(job_id)
+        if verb == "promote":  # its retry may have come into the queue
+            del before["retries"], after["retries"]
+        assert after == before
     else:
         assert applied
         landed(life, job_id, state, cell, before)
@@ -144,21 +163,18 @@ def workers_do(life: Life, verb: str, job_id: int) -> bool:
             return life.end(life.held(job_id), OUTCOMES[verb])
 
 
-def landed(life: Life, job_id: int, state: str, cell: str, before: dict[str, list[tuple[object, ...]]]) -> None:
-    """The state of the cell, exactly one new event for it, a run that fits, and a new job only where the cell says so."""
+def landed(life: Life, job_id: int, state: str, cell: str, before: Everything) -> None:
+    """The state of the cell, one event for it, a run that fits, and a new job only where the cell says so."""
     after = life.everything(job_id)
     assert life.status(job_id) == cell.rstrip("+")
-    added = [] if cell == state == "FAILED" or (state, cell) in {("retried", "FAILED")} else [1]
-    changed_here = state not in {"FAILED", "retried", "stopped"}
-    assert len(after["event"]) - len(before["event"]) == (len(added) if changed_here else 0)
+    assert len(after["event"]) - len(before["event"]) == (0 if state in ENDED else 1)
     assert len(after["retries"]) - len(before["retries"]) == cell.count("+")
     life.check_versions()
-    if state in NEVER_RAN and not cell.startswith("RUNNING"):
-        assert life.run_status(job_id) == "no run"
+    run = life.run_status(job_id)
+    if state in NEVER_RAN and cell != "RUNNING":
+        assert run == "no run"
     else:
-        status = life.run_status(job_id)
-        expected = RUNS.get(cell.rstrip("+"))
-        assert (status.name if isinstance(status, type(life.job(job_id).status)) else status) == expected
+        assert (run.name if isinstance(run, State) else run) == RUNS.get(cell.rstrip("+"))
 
 
 @pytest.mark.parametrize("verb", ["cancel", "interrupt", "resume", "retry", "move", "edit_params"])
@@ -207,7 +223,7 @@ def test_bringing_a_retry_forward_cannot_change_what_was_dispatched(shared_life:
     assert life.end(claim, Stopped())
     life.client.resume(waiting)
     before = life.everything()
-    with pytest.raises(WrongState, match="^Cannot modify params after dispatch$"):
+    with pytest.raises(WrongState, match=r"^Cannot modify params after dispatch$"):
         life.client.retry(job_id, params={"n": 2})
     assert life.everything() == before
 
@@ -222,8 +238,6 @@ def test_a_retry_brought_forward_to_another_priority_goes_to_its_end(shared_life
 
 
 def test_verbs_of_another_tenant_or_an_unknown_job_find_nothing(shared_life: Life) -> None:
-    from headway.errors import NotFound
-
     life = shared_life
     with life.database.transaction("tenant") as tx:
         life.database.execute_script(tx, "insert into hw_tenant (name, created_at) values ('other', 0);")

@@ -75,7 +75,9 @@ class Life:
     def pick(self, count: int) -> list[int]:
         """What a claim would take now, in order."""
         buckets = claims.Buckets(self.database)
-        return self.database.transact("pick", lambda tx: claims.pick(tx, buckets, lambda _: True, count))
+        return self.database.transact(
+            "pick", lambda tx: claims.pick(tx, claims.lock_and_look(tx), buckets, lambda _: True, count)
+        )
 
     def end(self, claim: Claim, outcome: Outcome, *, worker_id: int | None = None) -> bool:
         """Whether the end landed."""
@@ -196,7 +198,7 @@ class Life:
 
     def sql(self, text: str) -> list[Row]:
         with self.database.read() as tx:
-            return tx.connection.execute(text).fetchall()  # type: ignore[attr-defined,no-any-return]
+            return tx.connection.execute(text).fetchall()  # type: ignore[attr-defined]
 
     def events(self, job_id: int) -> list[str]:
         found = self.sql(f"select kind from hw_event where thing = 'job' and thing_id = {job_id} order by version")

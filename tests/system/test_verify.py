@@ -79,10 +79,8 @@ class World:
 
     def claim(self, count: int = 1) -> list[Claim]:
         def work(tx: Tx) -> list[Claim]:
-            tx.run("claim_lock")
-            return claims.take(
-                tx, WORKER, self.worker, claims.pick(tx, self.buckets, lambda _: True, count), self.free(tx)
-            )
+            picks = claims.pick(tx, claims.lock_and_look(tx), self.buckets, lambda _: True, count)
+            return claims.take(tx, WORKER, self.worker, picks, self.free(tx))
 
         return self.run(work)
 
@@ -269,7 +267,7 @@ def _waiting(w: World) -> None:
     assert [claim.job_id for claim in w.claim(9)] == [held, scheduled]
     w.finish(held, Failed(FailureKind.EXCEPTION, "no use", final=True))
     retry = w.fail(scheduled, retry_after=2.0)
-    w.change(retry, verbs.bring_forward, now=now, params=None, priority=None, options=None)
+    w.change(retry, verbs.bring_forward, now=now, params=None, priority=None, position=None, options=None)
     w.take(retry)
     again = w.fail(retry, FailureKind.INTERRUPTED)
     w.complete(*w.take(again))

@@ -14,6 +14,7 @@ from headway.engine.registry import Registry, unknown_text
 from headway.errors import BadInput, NotFound, WrongState
 from headway.model import verbs
 from headway.model.job import Actor, Job, NewJob, Options
+from headway.model.retry import RetryPolicy
 from headway.model.states import State, Verb
 from headway.model.values import check_priority, to_json
 from headway.model.verbs import Change
@@ -40,8 +41,17 @@ class _Wish:
 class Client:
     """The verbs, for one tenant and one actor."""
 
-    def __init__(self, database: Database, registry: Registry, *, actor: Actor, tenant: str = "default") -> None:
+    def __init__(
+        self,
+        database: Database,
+        registry: Registry,
+        *,
+        actor: Actor,
+        tenant: str = "default",
+        retry: RetryPolicy | None = None,
+    ) -> None:
         self.database = database
+        self.usual_retry = retry or RetryPolicy()
         self.registry = registry
         self.actor = actor
         self.actor_text = actor.text()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from headway.model import verbs
 from headway.model.job import Actor, Claim, Job, Options
@@ -15,8 +16,7 @@ from headway.store import claims, jobs
 from headway.store.db import Tx
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     """A claim whose work is over, and how. `attached`: it left files, which its run names."""
 
     claim: Claim

@@ -37,9 +37,10 @@ class Notes:
             self.totals[job_id] = dict(spent)
 
     def end(self, job_id: int) -> None:
-        with self.lock:
-            self.totals.pop(job_id, None)
-            self.logged.pop(job_id, None)
+        if job_id in self.totals or job_id in self.logged:
+            with self.lock:
+                self.totals.pop(job_id, None)
+                self.logged.pop(job_id, None)
 
     def _of(self, claim: Claim) -> Pending:
         return self.pending.setdefault(claim.job_id, Pending(claim))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from headway.engine.signature import Signature
 from headway.errors import BadInput, NotFound
 from headway.model.job import Options
+from headway.model.retry import RetryPolicy
 from headway.model.values import check_task_name, closest
 
 ISOLATIONS = ("async", "process", "thread")
@@ -27,8 +28,8 @@ class TaskSpec:
     module: str
     signature: Signature
     options: Options
-    options_text: str
     priority: int = 0
+    retry: RetryPolicy | Mapping[str, Any] | int | None = None
 
 
 class Registry:
@@ -63,7 +64,13 @@ def unknown_text(name: str, known: Sequence[str] | dict[str, Any]) -> str:
 
 
 def make_spec(
-    function: Callable[..., Any], *, name: str | None, isolation: str | None, options: Options, priority: int
+    function: Callable[..., Any],
+    *,
+    name: str | None,
+    isolation: str | None,
+    options: Options,
+    priority: int,
+    retry: RetryPolicy | Mapping[str, Any] | int | None = None,
 ) -> TaskSpec:
     """Checks a declaration. What cannot work at run time is refused here."""
     name = check_task_name(name or f"{function.__module__.rpartition('.')[2]}.{function.__name__}")
@@ -81,7 +88,7 @@ def make_spec(
             ' module, make it `async def`, or pass isolation="thread"'
         )
     signature = Signature(function, task=name)
-    return TaskSpec(name, function, isolation, _where(function), signature, options, options.text(), priority)
+    return TaskSpec(name, function, isolation, _where(function), signature, options, priority, retry)
 
 
 def _where(function: Callable[..., Any]) -> str:

@@ -135,6 +135,7 @@ class AsyncRunner:
         return spec.function(Context(work, running.sink, running.stop), **work.params)
 
     def _finish(self, running: Running, outcome: Outcome) -> None:
+        running.ask = None  # it leads to the task, which leads back here: the garbage collector would have to find it
         self.finished.append((running, outcome))
         if len(self.finished) == 1:
             # After everything that is ready now: what ends together is recorded together.

@@ -110,7 +110,9 @@ class Wishes:
         if retry_policy is not None:
             options["retry"] = retry_policy
         self.connection = connection
-        self.text = make_options(spec.options, **options).text() if options else spec.options_text
+        self.options = make_options(spec.options, **options) if options else spec.options
+        self.retries = [wish for wish in (spec.retry, options.get("retry")) if wish is not None]
+        self._text: tuple[RetryPolicy, str] | None = None
         self.fields = {
             "priority": spec.priority if priority is None else check_priority(priority),
             "key": None if key is None else check_name(key, field="key"),
@@ -119,6 +121,15 @@ class Wishes:
             "expires_at": None if expires_at is None else instant(expires_at, field="expires_at"),
             "hold": bool(hold),
         }
+
+    def text(self, default: RetryPolicy) -> str:
+        """The options as they are stored: what neither task nor caller said about retries is as in the settings."""
+        if self._text is None or self._text[0] != default:
+            policy = default
+            for wish in self.retries:
+                policy = make_retry(policy, wish)
+            self._text = default, replace(self.options, retry=policy).text()
+        return self._text[1]
 
 
 class Task(Generic[P, R]):
@@ -149,13 +160,15 @@ class Task(Generic[P, R]):
         """Checked against the function's own signature and as strict JSON, before anything is stored."""
         return to_json(self.spec.signature.check(params), field="params")
 
-    def _new_job(self, params: str) -> NewJob:
-        return NewJob(self.name, params, self._wishes.text, **self._wishes.fields)  # type: ignore[arg-type]
+    def _new_job(self, client: Client, params: str) -> NewJob:
+        return NewJob(self.name, params, self._wishes.text(client.usual_retry), **self._wishes.fields)  # type: ignore[arg-type]
 
     def enqueue(self, *args: P.args, **params: P.kwargs) -> Job:
         if args:
             raise BadInput(f"{self.name}: give params by name, as in enqueue(topic=…)", field="params")
-        client, job = self._client(), self._new_job(self._params(params))
+        checked = self._params(params)
+        client = self._client()
+        job = self._new_job(client, checked)
         if self._wishes.connection is not None:
             (job_id,) = client.enqueue_on(self._wishes.connection, job, [job.params])
             return Job(client, job_id)
@@ -166,7 +179,7 @@ class Task(Generic[P, R]):
         """One job for each, all in one transaction or none."""
         client = self._client()
         texts = [self._params(one) for one in params]
-        job = self._new_job("{}")
+        job = self._new_job(client, "{}")
         if not texts:
             return []
         if self._wishes.connection is not None:

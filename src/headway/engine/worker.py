@@ -125,7 +125,7 @@ class Worker(WokenLoop):
         self.ended_work: deque[tuple[Running, Outcome]] = deque()
         self.claimed = 0
         self.finished = 0
-        self.due: int | None = 0
+        self.due: float | None = None
         self.draining = False
         self.stuck = False
         self.uncertain = False
@@ -190,8 +190,6 @@ class Worker(WokenLoop):
             self._read_back()
         ended = self._collect()
         pending = self._due_notes(ended)
-        if self._promote_is_due():
-            self.database.transact("promote", lambda tx: claims.promote(tx, self.actor))
         room = 0 if self.draining or self.stuck else len(self.free) + len(ended)
         if ended or pending or self._look(room):
             self._turn(ended, pending, room)
@@ -216,20 +214,25 @@ class Worker(WokenLoop):
             self.notes_at = time.monotonic() + notes.GATHER_SECONDS
             self.waiter.nudge()
 
-    def _promote_is_due(self) -> bool:
-        return self.due is not None and self.due <= self.database.clock.now()
-
     def _look(self, room: int) -> bool:
         """Looks before it takes the write lock, so that an idle system is only read: is there something to claim?
 
         A wake-up may also mean a stop request, or a new time to wait for.
         """
         with self.database.read() as tx:
-            self.due = claims.due(tx)
+            view = claims.look(tx)
+            self._remember(view)
             if self.running:
                 for job_id, fence, _ in workers.stop_requests(tx, self.who.id):
                     self.stop_job(job_id, fence)
-            return room > 0 and bool(claims.pick(tx, self.buckets, self.serves.__contains__, room))
+            return view.due_now or (room > 0 and bool(self._pick(tx, view, room)))
+
+    def _pick(self, tx: Tx, view: claims.View, room: int) -> list[int]:
+        return claims.pick(tx, view, self.buckets, self.serves.__contains__, room)
+
+    def _remember(self, view: claims.View) -> None:
+        """When to look again, by our own clock."""
+        self.due = None if view.due is None else time.monotonic() + max(0, view.due - view.now) / 1e6
 
     def finds_work(self) -> bool:
         """Whether a free slot would get a job right now."""
@@ -273,10 +276,14 @@ class Worker(WokenLoop):
         if pending:
             lost += notes.store(tx, self.who.id, pending)
         lost += [e.claim for e in finish(tx, self.who.id, self.actor, ended)] if ended else []
+        view = claims.lock_and_look(tx)
+        if view.due_now:
+            claims.promote(tx, self.actor)
+            view = claims.look(tx)
+        self._remember(view)
         if not slots:
             return []
-        tx.run("claim_lock")
-        picks = claims.pick(tx, self.buckets, self.serves.__contains__, len(slots))
+        picks = self._pick(tx, view, len(slots))
         return claims.take(tx, self.who.id, self.actor, picks, slots) if picks else []
 
     def reject(self, lost: Sequence[Claim]) -> None:
@@ -364,7 +371,7 @@ class Worker(WokenLoop):
     def _delay(self) -> float:
         delay = POLL_SECONDS
         if self.due is not None:
-            delay = min(delay, max(0.0, (self.due - self.database.clock.now()) / 1e6) + 0.0005)
+            delay = min(delay, max(0.0, self.due - time.monotonic()) + 0.0005)
         if self.notes_at is not None:
             delay = min(delay, max(0.0, self.notes_at - time.monotonic()))
         return delay

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from headway.errors import BadInput
 from headway.model.outcome import FailureKind
@@ -25,7 +26,7 @@ class Actor:
     name: str = ""
 
     def text(self) -> str:
-        return json.dumps({"type": self.type, "id": self.id, "name": self.name}, separators=(",", ":"))
+        return _actor_text(self)
 
     @property
     def shown(self) -> str:
@@ -34,6 +35,11 @@ class Actor:
     @staticmethod
     def parse(text: str) -> Actor:
         return Actor(**json.loads(text))
+
+
+@lru_cache(maxsize=256)
+def _actor_text(actor: Actor) -> str:
+    return json.dumps({"type": actor.type, "id": actor.id, "name": actor.name}, separators=(",", ":"))
 
 
 SYSTEM = Actor("system", "", "headway")
@@ -84,9 +90,8 @@ class NewJob:
     hold: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A worker's hold on a running job, with all that is needed to run it."""
+class Claim(NamedTuple):
+    """A worker's hold on a running job, with all that is needed to run it. A tuple, because thousands are made a second."""
 
     job_id: int
     fence: int
@@ -96,7 +101,7 @@ class Claim:
     options: str
     attempt: int
     ran: int
-    carries: bool
+    carries: int
 
 
 @dataclass(frozen=True, slots=True)

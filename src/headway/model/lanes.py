@@ -41,7 +41,7 @@ def plan(
 ) -> list[int]:
     """The ids of the next `count` jobs in queue order, each with room in all its lanes when its turn comes.
 
-    `places` yields the places of one bucket in order; it is asked only for as many as are taken, plus one.
+    `places` yields the places of one bucket in order; it is never asked for more than the claim needs.
     """
     heap: list[tuple[Place, int, Bucket, Iterator[Place]]] = []
     for bucket in buckets:
@@ -59,6 +59,8 @@ def plan(
         for lane in bucket.lanes:
             if lane in rooms:
                 rooms[lane] -= 1
+        if len(picks) == count:
+            break
         following = next(source, None)
         if following is None:
             heapq.heappop(heap)

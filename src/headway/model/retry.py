@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from headway.model.outcome import FailureKind
+from headway.model.values import MAX_SECONDS
 
 # Trying again with the same params, or beyond the same cap, cannot end differently.
 NEVER_RETRIED = frozenset({FailureKind.BAD_PARAMS, FailureKind.BUDGET})
@@ -24,8 +25,8 @@ class RetryPolicy:
 
     def delay(self, used: int, rng: Callable[[], float]) -> float:
         """Seconds before the retry that follows `used` paid ones: base, 2 * base, 4 * base …"""
-        # The exponent is bounded because 2.0 ** 1024 is an error, and no delay is that long.
-        wait: float = self.base_delay * 2.0 ** min(used, 64)
+        # Bounded twice: 2.0 ** 1024 is an error, and an instant has to fit into 64 bits.
+        wait: float = min(self.base_delay * 2.0 ** min(used, 64), MAX_SECONDS)
         if self.max_delay is not None:
             wait = min(wait, self.max_delay)
         return wait * (1.0 + self.jitter * rng()) if self.jitter else wait

@@ -128,7 +128,8 @@ def release(job: Job, *, by: str, now: int) -> Change:
 
 def close_for_retry(job: Job, *, by: str, now: int) -> Change:
     """A held job that a person retries ends FAILED; the new job takes its place."""
-    _allowed(job, Verb.RETRY)
+    if job.status not in (S.PAUSED, S.ERROR):
+        raise refuse(job, Verb.RETRY)
     reason = f"retried by {by}"
     return Change(
         _ended(job, S.FAILED, now, reason), "job.failed", {"reason": reason}, RunEnd(S.FAILED, _stopping_error(job))
@@ -185,7 +186,7 @@ def edit(
     )
     if not_before is not None:
         changed = replace(changed, not_before=not_before, queued_at=None)
-        changed = changed if changed.hold else _queued(changed, now)
+        changed = changed if job.status is S.WAITING else _queued(changed, now)
     return Change(changed, "job.edited", _difference(job, changed))
 
 

@@ -44,18 +44,41 @@ class Buckets:
         return [self.by_id[bucket_id] for bucket_id in ids]
 
 
-def pick(tx: Tx, buckets: Buckets, knows: Callable[[str], bool], count: int) -> list[int]:
+class View:
+    """What a claim has to know before it looks at single jobs."""
+
+    def __init__(self, answer: list[Row]) -> None:
+        kinds: tuple[dict[int, int], ...] = ({}, {}, {}, {}, {}, {}, {})
+        for kind, thing, number in answer:
+            kinds[kind][thing] = number
+        self.ready, self.capacity, self.running, self.paused = kinds[:4]
+        self.now: int = kinds[6][0]
+        instants = [kinds[4].get(0), kinds[5].get(0)]
+        self.due: int | None = min((instant for instant in instants if instant is not None), default=None)
+
+    @property
+    def due_now(self) -> bool:
+        """Whether a waiting time or an expiry has come."""
+        return self.due is not None and self.due <= self.now
+
+
+def look(tx: Tx) -> View:
+    return View(tx.run("claim_view"))
+
+
+def lock_and_look(tx: Tx) -> View:
+    """Takes the lock that makes limits exact, in a statement of its own, then looks."""
+    return View(tx.run_all(("claim_lock", {}), ("claim_view", {}))[1])
+
+
+def pick(tx: Tx, view: View, buckets: Buckets, knows: Callable[[str], bool], count: int) -> list[int]:
     """The ids of the next jobs that may run, in queue order. The claim lock must be held."""
-    ready, limits, paused = tx.run_all(("ready_buckets", {}), ("lane_limits", {}), ("paused_tenants", {}))
-    if not ready:
+    waiting = [b for b in buckets.load(tx, view.ready) if b.tenant_id not in view.paused and knows(b.task)]
+    if not waiting:
         return []
-    stopped = {tenant_id for (tenant_id,) in paused}
-    waiting = [b for b in buckets.load(tx, [row[0] for row in ready]) if b.tenant_id not in stopped and knows(b.task)]
-    capacity: dict[int, int | None] = dict(limits)  # type: ignore[arg-type]
     rooms: dict[int, int] = {}
-    if any(lane in capacity for bucket in waiting for lane in bucket.lanes):
-        running: dict[int, int] = dict(tx.run("running_counts"))  # type: ignore[arg-type]
-        rooms = room(buckets.load(tx, list(running)), capacity, running)
+    if any(lane in view.capacity for bucket in waiting for lane in bucket.lanes):
+        rooms = room(buckets.load(tx, view.running), view.capacity, view.running)
     open_buckets = [bucket for bucket in waiting if has_room(bucket, rooms)]
     return plan(count, open_buckets, rooms, _Places(tx, open_buckets, count).of) if open_buckets else []
 
@@ -93,17 +116,12 @@ def take(tx: Tx, worker_id: int, actor: Actor, picks: Sequence[int], slots: Sequ
     chosen = json.dumps(dict(zip(picks, slots, strict=False)))
     (answer,) = tx.run_all(("take", {"picks": chosen, "worker_id": worker_id, "actor": actor.text()}), commit=True)
     order = {job_id: n for n, job_id in enumerate(picks)}
-    return sorted((_claim(row) for row in answer), key=lambda claim: order[claim.job_id])
-
-
-def _claim(row: Row) -> Claim:
-    job_id, fence, slot, task, params, options, attempt, ran, carries = row
-    return Claim(job_id, fence, slot, task, params, options, attempt, ran, bool(carries))
+    return sorted(map(Claim._make, answer), key=lambda claim: order[claim.job_id])
 
 
 def own(tx: Tx, worker_id: int) -> list[Claim]:
     """What the database says this worker holds."""
-    return [_claim(row) for row in tx.run("own_claims", worker_id=worker_id)]
+    return [Claim._make(row) for row in tx.run("own_claims", worker_id=worker_id)]
 
 
 def carried(tx: Tx, ids: Sequence[int]) -> dict[int, Carried]:
@@ -120,12 +138,6 @@ def complete(tx: Tx, worker_id: int, actor: Actor, ended: Mapping[int, int], res
     if kept:
         tx.run("save_results", rows=json.dumps(kept))
     return landed
-
-
-def due(tx: Tx) -> int | None:
-    """When the next SCHEDULED job starts or an unstarted one expires."""
-    ((start, expiry),) = tx.run("next_due")
-    return min((instant for instant in (start, expiry) if instant is not None), default=None)
 
 
 def promote(tx: Tx, actor: Actor) -> int:

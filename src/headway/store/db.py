@@ -138,11 +138,18 @@ class Database(ABC):
         try:
             point(f"{label}.begun")
             yield tx
-            if not tx.committed:
-                tx.commit()
+            self._settle(tx)
         finally:
             self.end(tx)
-        point(f"{label}.committed")
+        self._settled(tx)
+
+    @staticmethod
+    def _settle(tx: Tx) -> None:
+        if not tx.committed:
+            tx.commit()
+
+    def _settled(self, tx: Tx) -> None:
+        point(f"{tx.label}.committed")
         if tx.wakes:
             self.announce()
 
@@ -150,12 +157,22 @@ class Database(ABC):
         """Runs `work` in a transaction, again from its beginning when it got in another one's way."""
         for _ in range(self.tries):
             try:
-                with self.transaction(label) as tx:
-                    return work(tx)
+                return self._try(label, work)
             except Conflict:
                 self.pause_after_conflict()
-        with self.transaction(label) as tx:
-            return work(tx)
+        return self._try(label, work)
+
+    def _try(self, label: str, work: Callable[[Tx], T]) -> T:
+        # The same as `with self.transaction(label)`, without the cost of a generator: every job comes through here.
+        tx = self.begin(label)
+        try:
+            point(f"{label}.begun")
+            answer = work(tx)
+            self._settle(tx)
+        finally:
+            self.end(tx)
+        self._settled(tx)
+        return answer
 
     def pause_after_conflict(self) -> None:
         """Waits a moment, so that the other transaction gets through."""

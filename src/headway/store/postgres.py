@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 from psycopg import errors as pg
+from psycopg.rows import tuple_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from headway.clock import Clock
@@ -60,6 +61,10 @@ def translated() -> Iterator[None]:
         yield
     except (pg.DeadlockDetected, pg.SerializationFailure) as error:
         raise Conflict(str(error)) from error
+    except pg.UniqueViolation as error:
+        if error.diag.constraint_name != "hw_job_key":
+            raise
+        raise Conflict(str(error)) from error  # somebody took the key after we looked: the next look sees who
     except (pg.ReadOnlySqlTransaction, pg.InsufficientPrivilege) as error:
         raise Unreachable(f"PostgreSQL does not let this user write here: {error}") from error
     except pg.DiskFull as error:
@@ -202,6 +207,8 @@ class PostgresDatabase(Database):
             try:
                 point(f"{name}.begun")
                 return tx.run(name, **params)
+            except Conflict:
+                self.pause_after_conflict()
             except Unreachable as error:
                 if not connection.closed:
                     raise  # the server answered: nothing was stored
@@ -223,7 +230,13 @@ class PostgresDatabase(Database):
         if not isinstance(connection, psycopg.Connection):
             raise BadInput("connection= takes a psycopg connection (psycopg.Connection)", field="connection")
         tx = PostgresTx(self, connection, name)
-        return tx.run(name, **params)
+        with (
+            translated(),
+            connection.cursor(row_factory=tuple_row) as cursor,
+        ):  # the connection may have rows of its own
+            return [
+                row for text in self.texts[name] for row in cursor.execute(text, {**params, **tx.pinned}).fetchall()
+            ]
 
     def waiter(self) -> Waiter:
         waiter = PostgresWaiter(self)

@@ -157,6 +157,7 @@ class Counts:
 
 
 def counts(tx: Tx, tenant_id: int, *, since: int) -> Counts:
+    tx.run("pin_plans")
     waiting = tx.run("count_waiting", tenant_id=tenant_id, most=BUDGET)
     held = tx.run("count_held", tenant_id=tenant_id, most=BUDGET)
     ended = tx.run("count_finished", tenant_id=tenant_id, since=since, most=BUDGET)
@@ -206,7 +207,7 @@ def workers(tx: Tx, *, within: float = RECENTLY) -> list[WorkerView]:
     for job_id, _, _, worker_id, slot, task, claimed_at in tx.run("running_jobs"):
         running.setdefault(worker_id, []).append((slot, job_id, task, claimed_at))
     return [
-        WorkerView(*row[:6], tuple(json.loads(row[6])), *row[7:13], tuple(sorted(running.get(row[0], ()))))
+        WorkerView(*(*row[:6], tuple(json.loads(row[6])), *row[7:], tuple(sorted(running.get(row[0], ())))))
         for row in tx.run("shown_workers", within=micros(within))
     ]
 
@@ -254,6 +255,7 @@ class Waiting:
 
 def queue(tx: Tx, tenant_id: int, limit: int = 50, *, lives: Lives = lambda worker: worker.has_lease) -> list[Waiting]:
     """The beginning of the queue in claim order: queued jobs have a rank, the others say what they wait for."""
+    tx.run("pin_plans")
     found = [rows.job(row) for row in tx.run("queue_jobs", tenant_id=tenant_id, limit=limit)]
     around = scene(tx, tenant_id, lives=lives)
     lanes = _lanes_of(tx, found)

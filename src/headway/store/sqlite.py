@@ -69,41 +69,52 @@ class SqliteTx(Tx):
 
     def run(self, name: str, /, **params: object) -> list[Row]:
         params["now"] = self.now
-        rows: list[Row] = []
-        with translated():
-            for text in self.texts[name]:
-                rows += self.connection.execute(text, params).fetchall()
-        return rows
+        execute = self.connection.execute
+        try:
+            texts = self.texts[name]
+            if len(texts) == 1:
+                return execute(texts[0], params).fetchall()
+            return [row for text in texts for row in execute(text, params)]
+        except apsw.Error as error:
+            raise ours(error) from error
 
     def _commit(self) -> None:
-        with translated():
+        try:
             self.connection.execute("commit")
+        except apsw.Error as error:
+            raise ours(error) from error
 
     def rollback(self) -> None:
         if self.connection.in_transaction:
             self.connection.execute("rollback")
 
 
+def ours(error: apsw.Error) -> Exception:
+    """The driver's error as one of ours: what is wrong, and what to do. What is our own mistake stays as it is."""
+    match error:
+        case apsw.BusyError():
+            seconds = f"{BUSY_SECONDS:.0f} s"
+            return Unreachable(f"another process has kept the database locked for {seconds}: end it or try again")
+        case apsw.NotADBError() | apsw.CorruptError():
+            return Unreachable(
+                f"the database file is damaged ({error}): look with `headway db check`, or bring a backup back"
+                " with `headway db restore`"
+            )
+        case apsw.ReadOnlyError():
+            return Unreachable("the database file or its folder is read-only: make both writable for this user")
+        case apsw.FullError():
+            return Unreachable("the disk is full: free some space; nothing was changed")
+        case apsw.IOError() | apsw.CantOpenError():
+            return Unreachable(f"the database file cannot be read or written: {error}")
+    return error
+
+
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turns the driver's errors into ours: what is wrong, and what to do."""
     try:
         yield
-    except apsw.BusyError as error:
-        raise Unreachable(
-            f"another process has kept the database locked for {BUSY_SECONDS:.0f} s: end it or try again"
-        ) from error
-    except (apsw.NotADBError, apsw.CorruptError) as error:
-        raise Unreachable(
-            f"the database file is damaged ({error}): look with `headway db check`, or bring a backup back"
-            " with `headway db restore`"
-        ) from error
-    except apsw.ReadOnlyError as error:
-        raise Unreachable("the database file or its folder is read-only: make both writable for this user") from error
-    except apsw.FullError as error:
-        raise Unreachable("the disk is full: free some space; nothing was changed") from error
-    except (apsw.IOError, apsw.CantOpenError) as error:
-        raise Unreachable(f"the database file cannot be read or written: {error}") from error
+    except apsw.Error as error:
+        raise ours(error) from error
 
 
 class SqliteDatabase(Database):
@@ -146,11 +157,10 @@ class SqliteDatabase(Database):
         self.writing.acquire()
         try:
             self._open_or_refuse()
-            with translated():
-                self.writer.execute("begin immediate")
-        except BaseException:
+            self.writer.execute("begin immediate")
+        except BaseException as error:
             self.writing.release()
-            raise
+            raise (ours(error) if isinstance(error, apsw.Error) else error) from None
         return SqliteTx(self, self.writer, label)
 
     def begin_read(self) -> SqliteTx:
@@ -243,17 +253,30 @@ class _patience:
         return time.monotonic() - self.began < BUSY_SECONDS
 
 
+_NUDGE = (1).to_bytes(8, sys.byteorder)
+
+
+def _nudge_descriptors() -> tuple[int, int]:
+    """Where to wait and where to nudge: one counter where the system has that, otherwise a pipe."""
+    if hasattr(os, "eventfd"):
+        counter = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        return counter, counter
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    os.set_blocking(writing, False)
+    return reading, writing
+
+
 class SqliteWaiter(Waiter):
     """Sleeps on two file descriptors: one that this process nudges, one that sees the log file change."""
 
     def __init__(self, database: SqliteDatabase) -> None:
         self.database = database
         self.lock = threading.Lock()
+        self.closed = False
         self.seen = database.foreign_commits()
         self.suspicious_until = 0.0
-        self.reading, self.writing = os.pipe()
-        os.set_blocking(self.reading, False)
-        os.set_blocking(self.writing, False)
+        self.reading, self.writing = _nudge_descriptors()
         self.poll = select.poll()
         self.poll.register(self.reading, select.POLLIN)
         self.watch = self._watch_log()
@@ -296,25 +319,27 @@ class SqliteWaiter(Waiter):
 
     @staticmethod
     def _drain(fd: int) -> bool:
-        """Empties a descriptor; whether there was anything in it."""
-        found = False
-        with suppress(BlockingIOError):
-            while os.read(fd, 65536):
-                found = True
-        return found
+        """Takes what is in a ready descriptor; should there be more, it is ready again."""
+        try:
+            return bool(os.read(fd, 65536))
+        except BlockingIOError:
+            return False
 
     def nudge(self) -> None:
         # Under the lock, because a closed descriptor's number may belong to another file by now.
-        with self.lock, suppress(BlockingIOError):
-            if self in self.database.waiters:
-                os.write(self.writing, b"!")  # a full pipe is full of nudges: it will wake up
+        with self.lock:
+            if not self.closed:
+                with suppress(BlockingIOError):  # full of nudges: it will wake up
+                    os.write(self.writing, _NUDGE)
 
     def close(self) -> None:
         with self.lock:
-            if self not in self.database.waiters:
+            if self.closed:
                 return
+            self.closed = True
             self.database.waiters.remove(self)
             os.close(self.writing)
-            os.close(self.reading)
+            if self.reading != self.writing:
+                os.close(self.reading)
             if self.watch is not None:
                 self.inotify.close()

@@ -8,8 +8,8 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from headway import Fail, Skip
@@ -23,7 +23,6 @@ from headway.engine.task import Task
 from headway.engine.worker import Wishes, Worker
 from headway.model.job import SYSTEM
 from headway.model.outcome import Outcome
-from headway.store import claims
 from headway.store.db import Database, Tx
 from tests.system.support import work
 
@@ -34,6 +33,8 @@ BEGINNING = 1_800_000_000 * SECOND
 DAY = 86_400 * SECOND
 MINUTES = 60 * SECOND
 PATIENCE = 30.0
+DUE = """select min(at) from (select not_before as at from hw_job where status = 1
+  union all select expires_at from hw_job where status <= 2 and fence = 0) as waiting"""
 
 
 class StepClock:
@@ -58,7 +59,6 @@ class Hand(Worker):
         super().__init__(world.database, world.app.registry, Wishes(**wishes))
         self.world = world
         self.news = threading.Condition()
-        self.register()
 
     def register(self) -> None:
         self.database.transact("register", self._register)
@@ -84,13 +84,8 @@ class Hand(Worker):
         while True:
             before = (self.claimed, self.finished, self.world.time_moved)
             self.turn(leaving)
-            if before == (self.claimed, self.finished, self.world.time_moved) and not self._wait_for_due():
+            if before == (self.claimed, self.finished, self.world.time_moved) and not self.world.wait_for_due():
                 return
-
-    def _wait_for_due(self) -> bool:
-        with self.database.read() as tx:
-            due = claims.due(tx)
-        return due is not None and self.world.reach(due)
 
 
 class World:
@@ -115,7 +110,9 @@ class World:
         return self.app.database
 
     def worker(self, **wishes: Any) -> Hand:
-        return Hand(self, **wishes)
+        worker = Hand(self, **wishes)
+        worker.register()
+        return worker
 
     def recovery(self) -> Recovery:
         return Recovery(self.database)
@@ -134,13 +131,21 @@ class World:
         self.time_moved += 1
         return True
 
+    def wait_for_due(self) -> bool:
+        """Moves the clock to the next start or expiry, if any waits."""
+        with self.database.read() as tx:
+            found = tx.connection.execute(DUE).fetchall()  # type: ignore[attr-defined]
+        return found[0][0] is not None and self.reach(found[0][0])
+
+    def later(self, seconds: float) -> datetime:
+        return datetime.fromtimestamp(self.database.clock.now() // SECOND + seconds, UTC)
+
     def advance(self, seconds: float) -> None:
         self.reach(self.database.clock.now() + round(seconds * SECOND))
 
     # --- acts, each told when it was acknowledged ---
 
     def make(self, task: str, *, expect: str | None = "COMPLETED", length: int | None = None, **params: Any) -> Job:
-        """Enqueues one job of a task (its options come from `task`, like `note` or `note?priority=5`)."""
         job = self.tasks[task].enqueue(**params)
         self.say({"made": [job.id], "expect": expect, "length": length, "params": [params]})
         return job

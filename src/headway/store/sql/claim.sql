@@ -1,24 +1,22 @@
 -- The claim: which buckets have ready jobs, what room their lanes have, the first jobs of each, and the taking.
 
--- name: ready_buckets
--- Non-empty buckets, by one probe each however many jobs they hold.
+-- name: claim_view
+-- All a claim has to know before it looks at jobs, in one answer of (kind, id, number):
+-- 0 non-empty buckets, by one probe each however many jobs they hold; 1 limited lanes and their capacity;
+-- 2 running jobs per bucket; 3 paused tenants; 4 the next waiting time; 5 the next expiry; 6 the time by the same clock.
 with recursive filled(bucket_id) as (
   select (select j.bucket_id from hw_job j where j.gate = 1 order by j.bucket_id limit 1)
   union all
   select (select j.bucket_id from hw_job j where j.gate = 1 and j.bucket_id > filled.bucket_id order by j.bucket_id limit 1)
   from filled where filled.bucket_id is not null
 )
-select bucket_id from filled where bucket_id is not null;
-
--- name: lane_limits
--- Only limited lanes; the others never say no.
-select id, capacity from hw_lane where capacity is not null;
-
--- name: running_counts
-select bucket_id, count(*) from hw_job where status = 3 group by bucket_id;
-
--- name: paused_tenants
-select id from hw_tenant where paused_at is not null and (paused_until is null or paused_until > {now});
+select 0, bucket_id, cast(null as bigint) from filled where bucket_id is not null
+union all select 1, id, capacity from hw_lane where capacity is not null
+union all select 2, bucket_id, count(*) from hw_job where status = 3 group by bucket_id
+union all select 3, id, null from hw_tenant where paused_at is not null and (paused_until is null or paused_until > {now})
+union all select 4, 0, min(not_before) from hw_job where status = 1
+union all select 5, 0, min(expires_at) from hw_job where expires_at is not null and status <= 2 and fence = 0
+union all select 6, 0, {now};
 
 -- name: bucket_places
 -- The next places of one bucket, in queue order.
@@ -36,11 +34,6 @@ select id, tenant_id, task, lanes from hw_bucket where tenant_id = :tenant_id an
 
 -- name: add_bucket
 insert into hw_bucket (tenant_id, task, lanes) values (:tenant_id, :task, :lanes) on conflict (tenant_id, task, lanes) do nothing;
-
--- name: next_due
--- When the next waiting time or expiry comes.
-select (select min(not_before) from hw_job where status = 1),
-       (select min(expires_at) from hw_job where expires_at is not null and status <= 2 and fence = 0);
 
 -- name: stop_requests
 -- What this worker has been asked to stop.

@@ -20,7 +20,7 @@ where id < :before and id >= :floor order by id desc limit :limit;
 
 -- name: walk_running
 -- No more than there are slots.
-select id from (select id from hw_job where status = 3 and tenant_id = :tenant_id) w
+select id from (select id from hw_job where status = 3 and tenant_id = :tenant_id order by worker_id, slot limit 100000) w
 where id < :before and id >= :floor order by id desc limit :limit;
 
 -- name: walk_held
@@ -103,7 +103,7 @@ select id, name, capacity from hw_lane order by id;
 
 -- name: running_jobs
 -- Every running job with its owner; no more than there are slots.
-select id, tenant_id, bucket_id, worker_id, slot, task, claimed_at from hw_job where status = 3 order by id;
+select id, tenant_id, bucket_id, worker_id, slot, task, claimed_at from hw_job where status = 3 order by worker_id, slot;
 
 -- name: shown_workers
 -- Those that were not given up, and those that were within a while.
@@ -147,6 +147,6 @@ with recursive level(priority) as (
 select j.id, j.queued_at from level join hw_job j on j.id = (
   select k.id from (
     select w.id, w.gate from hw_job w where w.tenant_id = :tenant_id and w.status <= 2 and w.priority = level.priority
-    order by w.priority desc, w.position, w.created_at, w.id limit 100) k
+    order by w.position, w.created_at, w.id limit 100) k
   where k.gate = 1 limit 1)
 where level.priority is not null;

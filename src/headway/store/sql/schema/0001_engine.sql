@@ -147,7 +147,6 @@ create table hw_run (
   artifacts text,
   check ((status is null) = (finished_at is null))
 );
-create index hw_run_failed on hw_run (tenant_id, job_id) where status = 7;
 
 create table hw_result (
   job_id {pkp},

@@ -1,0 +1,127 @@
+"""What every command has in common: the options --json, --database and --config, and the way to the database."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headway.cli.out import Out
+
+if TYPE_CHECKING:
+    from headway.app import App
+    from headway.config import Settings
+    from headway.engine.client import Client
+    from headway.store.db import Database, Tx
+
+SHARED: dict[str, Any] = {
+    "as_json": Annotated[bool, typer.Option("--json", help="Answer in JSON.", rich_help_panel="Everywhere")],
+    "database": Annotated[
+        str | None,
+        typer.Option(
+            "--database",
+            metavar="FILE|URL",
+            help="An SQLite file or a postgresql:// address, instead of the one in the settings.",
+            rich_help_panel="Everywhere",
+        ),
+    ],
+    "config": Annotated[
+        Path | None,
+        typer.Option(
+            "--config", metavar="FILE", help="The settings, instead of headway.toml.", rich_help_panel="Everywhere"
+        ),
+    ],
+}
+_DEFAULTS: dict[str, object] = {"as_json": False, "database": None, "config": None}
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """An open database with what is needed to work on it."""
+
+    settings: Settings
+    database: Database
+    client: Client
+
+    @contextmanager
+    def read(self) -> Iterator[Tx]:
+        with self.database.read() as tx:
+            yield tx
+
+    @property
+    def tenant_id(self) -> int:
+        return self.client.tenant_id
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a command: how it is to answer, and what it said about the settings."""
+
+    out: Out = field(default_factory=Out)
+    config: Path | None = None
+    flags: dict[str, Any] = field(default_factory=dict)
+
+    def settings(self) -> Settings:
+        from headway.config import load
+
+        return load(self.config, os.environ, self.flags)
+
+    @contextmanager
+    def desk(self) -> Iterator[Desk]:
+        """A database that is there already: looking creates nothing."""
+        from headway.app import App
+        from headway.cli.opening import client_of, open_existing
+
+        settings = self.settings()
+        database = open_existing(settings)
+        try:
+            yield Desk(settings, database, client_of(App(), settings, database))
+        finally:
+            database.close()
+
+    def app(self, where: str | None) -> App:
+        """The app that --app or the settings name, or one that has the built-in tasks only."""
+        from headway.app import App
+        from headway.cli.opening import load_app
+
+        where = where or self.settings().app
+        app = load_app(where) if where else App()
+        app.configure(self.config, self.flags)
+        return app
+
+
+def command(family: typer.Typer, name: str, **wishes: Any) -> Callable[[Callable[..., int | None]], Callable[..., None]]:
+    """Declares a command. The function gets a Call first and may return an exit code."""
+
+    def declare(function: Callable[..., int | None]) -> Callable[..., None]:
+        _, *own = inspect.signature(function, eval_str=True).parameters.values()
+
+        @wraps(function)
+        def callback(*, as_json: bool, database: str | None, config: Path | None, **given: Any) -> None:
+            flags = {"database": database} if database is not None else {}
+            code = function(Call(Out(as_json=as_json), config, flags), **given)
+            raise typer.Exit(code or 0)
+
+        shared = [
+            inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS[option], annotation=kind)
+            for option, kind in SHARED.items()
+        ]
+        parameters = [*(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own), *shared]
+        callback.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        callback.__annotations__ = {p.name: p.annotation for p in parameters}
+        family.command(name, **wishes)(callback)
+        return callback
+
+    return declare
+
+
+def family(help: str) -> typer.Typer:
+    """A noun with verbs below it."""
+    return typer.Typer(help=help, no_args_is_help=True, rich_markup_mode=None, add_completion=False)

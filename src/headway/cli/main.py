@@ -1,0 +1,110 @@
+"""The entry point `headway`: runs a command and turns what goes wrong into one line and an exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, TextIO
+
+from headway import __version__, errors
+
+if TYPE_CHECKING:
+    from typer.exceptions import TyperException
+
+DONE, JOB_FAILED, USAGE, NOT_FOUND, REFUSED, UNREACHABLE, BROKEN = 0, 1, 2, 3, 4, 5, 70
+_CODES: tuple[tuple[type[errors.HeadwayError], int], ...] = (
+    (errors.JobFailed, JOB_FAILED),
+    (errors.BadInput, USAGE),
+    (errors.NotFound, NOT_FOUND),
+    (errors.Unreachable, UNREACHABLE),
+    (errors.HeadwayError, REFUSED),
+)
+_QUICK = (["--version"], ["version"])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    if args in _QUICK:  # nothing else is loaded for it
+        print(f"headway {__version__}")
+        return DONE
+    for stream in (sys.stdout, sys.stderr):
+        _never_fail_to_write(stream)
+    if argv is None:
+        sys.excepthook = _last_words
+    return _run(args)
+
+
+def _run(args: list[str]) -> int:
+    from typer.exceptions import Abort, TyperException
+
+    from headway.cli.commands import build
+
+    as_json = "--json" in args[: args.index("--")] if "--" in args else "--json" in args
+    try:
+        code = build().main(args=args, prog_name="headway", standalone_mode=False)
+    except errors.HeadwayError as error:
+        return _tell(error, as_json)
+    except TyperException as error:
+        return _tell_usage(error, as_json)
+    except Abort:
+        return 130
+    return code if isinstance(code, int) else DONE
+
+
+def code_of(error: errors.HeadwayError) -> int:
+    return next(code for kind, code in _CODES if isinstance(error, kind))
+
+
+def _tell(error: errors.HeadwayError, as_json: bool) -> int:
+    from headway.cli.out import problem, visible
+
+    code = code_of(error)
+    if as_json:
+        facts = {name: fact for name, fact in error.facts.items() if isinstance(fact, str | int | float | list)}
+        print(json.dumps(problem(error.code, str(error), code, field=error.field, **facts)), file=sys.stderr)
+        return code
+    problems = error.facts.get("problems", ())
+    if len(problems) > 1:
+        print(f"headway: the settings have {len(problems)} problems: correct them", file=sys.stderr)
+        print("\n".join(f"  {visible(one)}" for one in problems), file=sys.stderr)
+    else:
+        print(f"headway: {visible(' '.join(str(error).split()))}", file=sys.stderr)
+    return code
+
+
+def _tell_usage(error: TyperException, as_json: bool) -> int:
+    from headway.cli.out import problem, visible
+
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "headway"
+    text = " ".join(error.format_message().split()).rstrip(".")
+    if as_json:
+        print(json.dumps(problem("usage", text, USAGE)), file=sys.stderr)
+    else:
+        print(f"headway: {visible(text)}: see `{path} --help`", file=sys.stderr)
+    return USAGE
+
+
+def _never_fail_to_write(stream: TextIO) -> None:
+    """A terminal that cannot show a character gets its number instead."""
+    reconfigure = getattr(stream, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="backslashreplace")
+
+
+def _last_words(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """A mistake of ours: one line that names it. The exit code says that no command means this."""
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = f" ({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})" if trace else ""
+    text = " ".join(f"{kind.__name__}: {error}".split())
+    print(f"headway: a mistake in Headway itself: {text}{place}: please report it", file=sys.stderr, flush=True)
+    os._exit(BROKEN)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

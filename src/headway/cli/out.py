@@ -1,0 +1,92 @@
+"""How commands speak: data on stdout, messages on stderr, and nothing of a job's text that a terminal would obey."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_SPACE = re.compile(r"\s+")
+
+
+def visible(text: str) -> str:
+    """A text from outside with its control characters spelled out: `\\x1b` instead of what a terminal would do."""
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text).expandtabs()
+
+
+def one_line(text: str | None) -> str:
+    return visible(_SPACE.sub(" ", text or "")).strip()
+
+
+class Out:
+    """Where one command speaks."""
+
+    def __init__(self, *, as_json: bool = False) -> None:
+        self.as_json = as_json
+
+    @cached_property
+    def stdout(self) -> Console:
+        from rich.console import Console
+
+        return Console(highlight=False, markup=False, emoji=False)
+
+    @cached_property
+    def stderr(self) -> Console:
+        from rich.console import Console
+
+        return Console(stderr=True, highlight=False, markup=False, emoji=False)
+
+    def data(self, value: object) -> None:
+        """The answer for programs."""
+        print(json.dumps(value, ensure_ascii=False, indent=2))
+
+    def record(self, value: object) -> None:
+        """One of many answers, one a line, as they come."""
+        print(json.dumps(value, ensure_ascii=False), flush=True)
+
+    def show(self, *things: RenderableType) -> None:
+        """The answer for people."""
+        for thing in things:
+            self.stdout.print(thing, soft_wrap=isinstance(thing, str))
+
+    def lines(self, text: str) -> None:
+        """Text from outside, as it is."""
+        print(visible(text), flush=True)
+
+    def say(self, text: str) -> None:
+        """A message beside the data."""
+        print(text, file=sys.stderr, flush=True)
+
+
+def table(*columns: str, flexible: Sequence[str] = ()) -> Table:
+    """Columns side by side without lines; the flexible ones are cut where the terminal ends."""
+    from rich.table import Table
+
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in columns:
+        if column in flexible:
+            made.add_column(column, overflow="ellipsis", no_wrap=True, ratio=None, min_width=8)
+        else:
+            made.add_column(column, no_wrap=True)
+    return made
+
+
+def styled(text: str, style: str = "") -> Text:
+    from rich.text import Text
+
+    return Text(one_line(text), style=style)
+
+
+def problem(error_code: str, text: str, exit_code: int, **facts: Any) -> dict[str, object]:
+    """An error as programs read it."""
+    kept = {name: fact for name, fact in facts.items() if fact is not None}
+    return {"error": {"code": error_code, "message": text, "exit_code": exit_code, **kept}}

@@ -1,0 +1,133 @@
+"""What people type, as values: params, times, states, budgets. Every refusal names the option."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from headway.clock import SystemClock, micros
+from headway.errors import BadInput
+from headway.model.outcome import FailureKind
+from headway.model.states import State
+from headway.model.values import JSON_LIMIT, closest, from_json, instant, seconds
+from headway.store.pages import Filters
+
+# Enough to say how much too large a value is.
+_MOST = 64 * JSON_LIMIT
+# Words of other systems for the same states.
+_ALSO = {"CANCELED": "CANCELLED", "SUCCESS": "COMPLETED", "PENDING": "WAITING", "PROCESSING": "RUNNING"}
+
+
+def params(pairs: Sequence[str], given: str | None) -> dict[str, Any]:
+    """`--params` (JSON, `@file` or `-` for stdin), with every `name=value` over it."""
+    whole = {} if given is None else from_json(_text_of(given), field="params")
+    if not isinstance(whole, dict):
+        raise BadInput('params must be a JSON object, like {"topic": "fog"}', field="params")
+    named: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise BadInput(f"{pair!r} is not a param: write it as name=value", field="params")
+        if name in named:
+            raise BadInput(f"params.{name} is given twice: give it once", field=f"params.{name}")
+        named[name] = value(text, field=f"params.{name}")
+    return {**whole, **named}
+
+
+def _text_of(given: str) -> str | bytes:
+    if given == "-":
+        return sys.stdin.buffer.read(_MOST)
+    if not given.startswith("@"):
+        return given
+    try:
+        with open(Path(given[1:]), "rb") as file:
+            return file.read(_MOST)
+    except OSError as error:
+        raise BadInput(f"--params: {given[1:]} cannot be read ({error.strerror}): name another file") from None
+
+
+def value(text: str, *, field: str) -> Any:
+    """JSON if it is JSON, otherwise the text itself."""
+    try:
+        return from_json(text, field=field)
+    except BadInput as error:
+        if str(error.facts.get("problem", "")).startswith("is not JSON"):
+            return text
+        raise
+
+
+def moment(text: str | None, *, field: str) -> int | None:
+    """A time, a day, or a duration before now: `2026-03-01T09:00:00Z`, `2026-03-01`, `2h`."""
+    if text is None:
+        return None
+    if "-" not in text[1:]:
+        return SystemClock().now() - micros(seconds(text, field=field))
+    return instant(text if ":" in text else f"{text}T00:00:00Z", field=field)
+
+
+def later(text: str | None, *, field: str) -> int | None:
+    """A time, or a duration from now on."""
+    if text is None:
+        return None
+    if "-" not in text[1:]:
+        return SystemClock().now() + micros(seconds(text, field=field))
+    return instant(text, field=field)
+
+
+def budget(pairs: Sequence[str]) -> dict[str, float] | None:
+    """`tokens=500000`"""
+    caps: dict[str, float] = {}
+    for pair in pairs:
+        meter, equals, text = pair.partition("=")
+        cap = value(text, field="budget") if equals else None
+        if not meter or isinstance(cap, bool) or not isinstance(cap, int | float):
+            raise BadInput(f"--budget {pair!r} is not a cap: write it as tokens=500000", field="budget")
+        caps[meter] = cap
+    return caps or None
+
+
+def statuses(names: Sequence[str]) -> frozenset[State]:
+    """State names, in any case, one by one or with commas."""
+    return frozenset(_status(part) for name in names for part in name.split(","))
+
+
+def _status(name: str) -> State:
+    upper = name.strip().upper()
+    upper = _ALSO.get(upper, upper)
+    if upper not in State.__members__:
+        near = closest(upper, State.__members__)
+        hint = f"did you mean {near}?" if near else f"one of {', '.join(State.__members__)}"
+        raise BadInput(f"--status: there is no status {name!r}: {hint}", field="status")
+    return State[upper]
+
+
+def failure_kind(name: str | None) -> str | None:
+    if name is None or name.upper() in FailureKind.__members__:
+        return name.upper() if name else None
+    raise BadInput(
+        f"--failure-kind: there is no kind {name!r}: one of {', '.join(FailureKind.__members__)}", field="failure_kind"
+    )
+
+
+def filters(
+    status: Sequence[str] = (),
+    task: str | None = None,
+    key: str | None = None,
+    kind: str | None = None,
+    by: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    search: str | None = None,
+) -> Filters:
+    return Filters(
+        statuses(status),
+        task,
+        key,
+        failure_kind(kind),
+        by,
+        moment(since, field="since"),
+        moment(until, field="until"),
+        search,
+    )

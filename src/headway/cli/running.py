@@ -1,0 +1,197 @@
+"""`run` and `sh`: make a job, and follow it if asked to."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from headway.cli.call import Call, command
+
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Show its log and progress until it ends.")]
+Priority = Annotated[int | None, typer.Option(metavar="0..100", help="Higher goes first.")]
+Delay = Annotated[str | None, typer.Option(metavar="DURATION", help="Start after a while, like 10m.")]
+NotBefore = Annotated[str | None, typer.Option(metavar="TIME", help="Start at a time, like 2026-03-01T09:00:00Z.")]
+ExpiresAt = Annotated[str | None, typer.Option(metavar="TIME", help="Skip it unless it starts before.")]
+Key = Annotated[str | None, typer.Option(metavar="TEXT", help="Only one unfinished job of the task has this key.")]
+Timeout = Annotated[str | None, typer.Option(metavar="DURATION", help="Fail it when it runs longer.")]
+Retries = Annotated[int | None, typer.Option(metavar="N", help="Automatic retries when it fails.")]
+BaseDelay = Annotated[str | None, typer.Option(metavar="DURATION", help="Wait before the first retry; then doubling.")]
+Budget = Annotated[list[str], typer.Option(metavar="METER=CAP", help="A cap on what it may spend.")]
+Hold = Annotated[bool, typer.Option("--hold", help="Do not start it before it is resumed.")]
+OnLost = Annotated[str | None, typer.Option(metavar="retry|hold|fail", help="What to do when its worker dies.")]
+AppOption = Annotated[str | None, typer.Option("--app", metavar="MODULE:APP", help="Where the tasks are.")]
+
+
+def wishes(
+    *,
+    priority: int | None,
+    delay: str | None,
+    not_before: str | None,
+    expires_at: str | None,
+    key: str | None,
+    timeout: str | None,
+    retries: int | None,
+    base_delay: str | None,
+    budget: list[str],
+    hold: bool,
+    on_lost: str | None,
+) -> dict[str, Any]:
+    """The options of a job, those that were given, as `using()` takes them."""
+    from headway.cli import parsing
+
+    retry = {"max_attempts": retries, "base_delay": base_delay}
+    given = {
+        "priority": priority,
+        "delay": delay,
+        "not_before": not_before,
+        "expires_at": expires_at,
+        "key": key,
+        "timeout": timeout,
+        "budget": parsing.budget(budget),
+        "on_lost": on_lost,
+        "hold": hold or None,
+        "retry": {name: wish for name, wish in retry.items() if wish is not None} or None,
+    }
+    return {name: wish for name, wish in given.items() if wish is not None}
+
+
+def register(root: typer.Typer) -> None:
+    @command(root, "run")
+    def run(
+        call: Call,
+        task: Annotated[str, typer.Argument(metavar="TASK", help="The name of a task.")],
+        pairs: Annotated[list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Its params.")] = None,
+        params: Annotated[
+            str | None, typer.Option(metavar="JSON|@FILE|-", help="All params at once; - reads stdin.")
+        ] = None,
+        follow: Follow = False,
+        priority: Priority = None,
+        delay: Delay = None,
+        not_before: NotBefore = None,
+        expires_at: ExpiresAt = None,
+        key: Key = None,
+        timeout: Timeout = None,
+        retries: Retries = None,
+        base_delay: BaseDelay = None,
+        budget: Budget = [],  # noqa: B006 (typer wants a list, and nobody changes it)
+        hold: Hold = False,
+        on_lost: OnLost = None,
+        app: AppOption = None,
+    ) -> int:
+        """Make a job of a task. Values are JSON where they are JSON, otherwise text: words=800 topic=fog"""
+        from headway.cli import parsing
+
+        given = wishes(
+            priority=priority,
+            delay=delay,
+            not_before=not_before,
+            expires_at=expires_at,
+            key=key,
+            timeout=timeout,
+            retries=retries,
+            base_delay=base_delay,
+            budget=budget,
+            hold=hold,
+            on_lost=on_lost,
+        )
+        return enqueue(call, app, task, parsing.params(pairs or [], params), given, follow=follow)
+
+    @command(root, "sh", context_settings={"allow_interspersed_args": False})
+    def sh(
+        call: Call,
+        argv: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="A program and its arguments.")],
+        follow: Follow = False,
+        cwd: Annotated[str | None, typer.Option(metavar="FOLDER", help="Where it runs.")] = None,
+        shell: Annotated[bool, typer.Option("--shell", help="Hand it to /bin/sh as one line.")] = False,
+        priority: Priority = None,
+        delay: Delay = None,
+        not_before: NotBefore = None,
+        expires_at: ExpiresAt = None,
+        key: Key = None,
+        timeout: Timeout = None,
+        retries: Retries = None,
+        base_delay: BaseDelay = None,
+        budget: Budget = [],  # noqa: B006 (as above)
+        hold: Hold = False,
+        on_lost: OnLost = None,
+    ) -> int:
+        """Make a job of a program: headway sh -- rsync -a from to"""
+        params: dict[str, Any] = {"argv": argv}
+        params |= {"cwd": cwd} if cwd is not None else {}
+        params |= {"shell": True} if shell else {}
+        given = wishes(
+            priority=priority,
+            delay=delay,
+            not_before=not_before,
+            expires_at=expires_at,
+            key=key,
+            timeout=timeout,
+            retries=retries,
+            base_delay=base_delay,
+            budget=budget,
+            hold=hold,
+            on_lost=on_lost,
+        )
+        return enqueue(call, None, "command", params, given, follow=follow)
+
+
+def enqueue(
+    call: Call, where: str | None, task: str, params: dict[str, Any], given: dict[str, Any], *, follow: bool
+) -> int:
+    from headway.cli.opening import open_or_make
+    from headway.model.values import check_task_name
+
+    check_task_name(task)
+    app = call.app(where)
+    app.settings  # noqa: B018 (what is wrong with the settings is said before a file is made)
+    app.attach(open_or_make(app.settings))
+    with app:
+        job = app.enqueue(task, params, **given)
+        return _follow(call, app.client, job.id) if follow else _answer(call, app.client, job.id, job.created)
+
+
+def _answer(call: Call, client: Any, job_id: int, created: bool) -> int:
+    from headway.cli.shapes import job_json
+    from headway.engine.limits import living
+    from headway.store import reading
+
+    with client.database.read() as tx:
+        view = reading.view(tx, client.tenant_id, job_id)
+        alone = not living(tx)
+    if call.out.as_json:
+        call.out.data(job_json(view))
+        return 0
+    call.out.show(str(job_id))
+    if not created:
+        call.out.say(f"the key is taken by job {job_id}: no new job was made")
+    if alone:
+        call.out.say("no worker is alive: start one with `headway work`, or `headway up`")
+    else:
+        call.out.say(f"see it with `headway jobs show {job_id}`, follow it with `headway jobs logs -f {job_id}`")
+    return 0
+
+
+def _follow(call: Call, client: Any, job_id: int) -> int:
+    from headway.cli.following import Follower, succeeded
+    from headway.cli.shapes import job_json
+    from headway.cli.tables import note
+
+    follower = Follower(client, call.out, job_id)
+    try:
+        view = follower.follow()
+    except KeyboardInterrupt:
+        number = follower.job_id
+        call.out.say(f"job {number} goes on: headway jobs logs -f {number}, headway jobs cancel {number}")
+        return 130
+    if call.out.as_json:
+        call.out.data(job_json(view))
+    elif view.run is not None and view.run.result is not None:
+        call.out.lines(json.dumps(json.loads(view.run.result), ensure_ascii=False, indent=2))
+    job = view.job
+    why = note(view, client.database.clock.now()) if not succeeded(view) else job.reason or ""
+    call.out.say(f"job {job.id} {job.status.name}" + (f": {why}" if why else ""))
+    if not job.status.terminal:
+        call.out.say(f"it waits for you: headway jobs explain {job.id}")
+    return 0 if succeeded(view) else 1

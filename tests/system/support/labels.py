@@ -1,0 +1,61 @@
+"""The fault points of the source: every transaction has three, and some acts on the outside have one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import headway
+
+SOURCE = Path(headway.__file__).parent
+OF_A_TRANSACTION = ("begun", "before_commit", "committed")
+# What begins a transaction, or passes a point, with the place of its label among its arguments.
+BEGINNERS = {"transact": 0, "transaction": 0, "once": 0, "point": 0, "_fenced": 0, "_change": 0, "_tenant_event": 1}
+# These pass on a label that their callers name; whoever adds one adds its callers above.
+PASSING_ON = {
+    "store/db.py": {"transaction", "transact", "commit"},
+    "store/sqlite.py": {"once"},
+    "store/postgres.py": {"run_all", "once"},
+    "engine/worker.py": {"_fenced"},
+    "engine/client.py": {"_change", "_tenant_event"},
+}
+# Only PostgreSQL needs to be told.
+POSTGRES_ONLY = {"notify"}
+
+
+def labels() -> tuple[set[str], set[str]]:
+    """The points that every database passes, and those of statements that are a transaction by themselves."""
+    whole: set[str] = set()
+    alone: set[str] = set()
+    for path in sorted(SOURCE.rglob("*.py")):
+        for beginner, label in _calls(path):
+            if beginner == "point":
+                whole.add(label)
+            elif beginner == "once":
+                alone |= {f"{label}.begun", f"{label}.committed"}
+            else:
+                whole |= {f"{label.replace('.', '_')}.{end}" for end in OF_A_TRANSACTION}
+    return whole, alone
+
+
+def _calls(path: Path) -> Iterator[tuple[str, str]]:
+    name = path.relative_to(SOURCE).as_posix()
+    for function, call in _in_functions(ast.parse(path.read_text())):
+        called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        if called not in BEGINNERS or len(call.args) <= BEGINNERS[called]:
+            continue
+        label = call.args[BEGINNERS[called]]
+        if isinstance(label, ast.Constant) and isinstance(label.value, str):
+            yield called, label.value
+        else:
+            where = f"{name}:{call.lineno}"
+            assert function in PASSING_ON.get(name, ()), f"{where}: a label that cannot be read from the source"
+
+
+def _in_functions(tree: ast.AST, function: str = "") -> Iterator[tuple[str, ast.Call]]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Call):
+            yield function, node
+        inner = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else function
+        yield from _in_functions(node, inner)
