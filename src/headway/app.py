@@ -127,7 +127,11 @@ class App:
         with self._lock:
             if self._database is None:
                 database = open_database(self.settings.database, clock=self._clock, listen=self.settings.listen)
-                migrate(database)
+                try:
+                    migrate(database)
+                except BaseException:
+                    database.close()
+                    raise
                 self._database = database
             return self._database
 

@@ -453,16 +453,12 @@ def test_enqueues_do_not_wait_for_each_other_on_postgresql(postgres_life: Life) 
     """One that is not committed yet holds nothing that another needs."""
     life = postgres_life
     life.enqueue()
-    slow = life.database.begin("slow")
-    try:
+    with ThreadPoolExecutor(1) as pool, life.database.transaction("slow") as slow:
         inserted = life.client._insert(slow, life.client.tenant_id, [life.new(), life.new(key="a")], {TASK: 1})
         assert all(created for _, created in inserted)
-        with ThreadPoolExecutor(1) as pool:
-            other = pool.submit(life.client.enqueue_many, [life.new(), life.new(key="b")])
-            assert [created for _, created in other.result(PATIENCE)] == [True, True]
-    finally:
-        life.database.end(slow)
-    assert life.sql("select count(*) from hw_job") == [(3,)]
+        other = pool.submit(life.client.enqueue_many, [life.new(), life.new(key="b")])
+        assert [created for _, created in other.result(PATIENCE)] == [True, True]
+    assert life.sql("select count(*) from hw_job") == [(5,)]
 
 
 def test_the_store_is_the_seam_for_both(life: Life) -> None:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from headway.app import App, current_user
 from headway.config import masked
 from headway.engine.client import Client
+from headway.engine.registry import unknown_text
 from headway.errors import BadInput, Refused, Unreachable
 from headway.model.retry import RetryPolicy
 from headway.store.db import Database, open_database
-from headway.store.migrate import migrate, refuse_newer, versions
+from headway.store.migrate import refuse_newer, versions
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -76,25 +77,24 @@ def refuse_foreign(database: Database, name: str) -> None:
         raise Refused(f"{name} has schema {version}, this Headway needs {versions()[-1]}: run `headway db migrate`")
 
 
-def open_or_make(settings: Settings) -> Database:
-    """A database whose schema is up to date, made if it is not there."""
+def refuse_folder(settings: Settings) -> None:
     if is_file(settings) and Path(settings.database).is_dir():
         raise Unreachable(f"{shown(settings)} is a folder: name a database file with --database")
-    database = open_database(settings.database, listen=settings.listen)
-    try:
-        migrate(database)
-    except BaseException:
-        database.close()
-        raise
-    return database
 
 
-def await_database(settings: Settings, say: Callable[[str], None], *, wait: bool) -> Database:
-    """As above; while it cannot be reached, tries again every two seconds and says so once."""
+def refuse_unknown(app: App, task: str) -> None:
+    """A task that this app does not have is nowhere if there is no database yet: none is made to find that out."""
+    if task not in app.tasks and is_file(app.settings) and not Path(app.settings.database).exists():
+        raise BadInput(unknown_text(task, app.registry.specs), code="unknown_task", field="task")
+
+
+def await_database(app: App, say: Callable[[str], None], *, wait: bool) -> Database:
+    """The app's database, made if it is not there. While it cannot be reached, tries again every two seconds."""
+    refuse_folder(app.settings)
     said = False
     while True:
         try:
-            return open_or_make(settings)
+            return app.database
         except Unreachable as error:
             if not wait:
                 raise

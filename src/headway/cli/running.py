@@ -9,6 +9,7 @@ import typer
 
 from headway.cli.call import Call, command
 
+NONE: list[str] = []
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Show its log and progress until it ends.")]
 Priority = Annotated[int | None, typer.Option(metavar="0..100", help="Higher goes first.")]
 Delay = Annotated[str | None, typer.Option(metavar="DURATION", help="Start after a while, like 10m.")]
@@ -75,7 +76,7 @@ def register(root: typer.Typer) -> None:
         timeout: Timeout = None,
         retries: Retries = None,
         base_delay: BaseDelay = None,
-        budget: Budget = [],  # noqa: B006 (typer wants a list, and nobody changes it)
+        budget: Budget = NONE,
         hold: Hold = False,
         on_lost: OnLost = None,
         app: AppOption = None,
@@ -113,7 +114,7 @@ def register(root: typer.Typer) -> None:
         timeout: Timeout = None,
         retries: Retries = None,
         base_delay: BaseDelay = None,
-        budget: Budget = [],  # noqa: B006 (as above)
+        budget: Budget = NONE,
         hold: Hold = False,
         on_lost: OnLost = None,
     ) -> int:
@@ -140,13 +141,13 @@ def register(root: typer.Typer) -> None:
 def enqueue(
     call: Call, where: str | None, task: str, params: dict[str, Any], given: dict[str, Any], *, follow: bool
 ) -> int:
-    from headway.cli.opening import open_or_make
+    from headway.cli.opening import refuse_folder, refuse_unknown
     from headway.model.values import check_task_name
 
     check_task_name(task)
     app = call.app(where)
-    app.settings  # noqa: B018 (what is wrong with the settings is said before a file is made)
-    app.attach(open_or_make(app.settings))
+    refuse_unknown(app, task)
+    refuse_folder(app.settings)
     with app:
         job = app.enqueue(task, params, **given)
         return _follow(call, app.client, job.id) if follow else _answer(call, app.client, job.id, job.created)

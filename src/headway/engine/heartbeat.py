@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import headway
@@ -23,6 +24,8 @@ from headway.store.db import Database, Tx, open_database
 
 # Parts of a lease: when the worker is told to stop its work, and when it is ended if it did not.
 TELL, END = 2 / 3, 5 / 6
+# A line has to fit into one write of a pipe, or it might arrive in part.
+STOPS_PER_LINE = 50
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(headway.__file__)))
 _BOOT = "import sys; sys.path.insert(0, sys.argv.pop()); from headway.engine.heartbeat import main; main()"
 
@@ -61,12 +64,12 @@ class Heartbeat:
                 if not self.closing:
                     self.process = self._spawn()
 
-    def stopped(self) -> None:
-        """Tells the process that the worker has stopped its work, so that it need not be ended."""
+    def reassure(self) -> None:
+        """Tells the process that the worker has stopped its work, or renewed its lease itself: it need not be ended."""
         with self.lock:
             if not self.closing and self.process.stdin is not None:
                 try:
-                    self.process.stdin.write(b"stopped\n")
+                    self.process.stdin.write(b"fine\n")
                     self.process.stdin.flush()
                 except BrokenPipeError:
                     return  # it died; the next one will ask again
@@ -109,7 +112,8 @@ class Pulse:
             say({"gone": True})
             return
         self.renewed, self.excused, self.told = began, False, False
-        say({"beat": time.monotonic() - began, "stops": stops})
+        for first in range(0, max(1, len(stops)), STOPS_PER_LINE):
+            say({"beat": began, "stops": stops[first : first + STOPS_PER_LINE]})
 
     def _beat(self, tx: Tx) -> tuple[bool, list[tuple[int, int, str]]]:
         alive = workers.beat(tx, self.worker_id, self.lease)
@@ -119,7 +123,7 @@ class Pulse:
         silent = time.monotonic() - self.renewed
         if silent > self.lease * TELL and not self.told:
             self.told = True
-            say({"late": silent, "why": why})
+            say({"late": silent, "why": why[:500]})
         if silent > self.lease * END and not self.excused:
             os.kill(self.parent, signal.SIGKILL)
 
@@ -137,7 +141,12 @@ class Pulse:
 
 
 def say(message: dict[str, Any]) -> None:
-    os.write(sys.stdout.fileno(), json.dumps(message).encode() + b"\n")
+    """Never waits: a worker that cannot listen for an hour must not lose its lease because of it.
+
+    What does not fit is said again with the next beat.
+    """
+    with suppress(BlockingIOError):
+        os.write(sys.stdout.fileno(), json.dumps(message).encode() + b"\n")
 
 
 def _read_line() -> bytes:
@@ -152,6 +161,7 @@ def _read_line() -> bytes:
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.set_blocking(sys.stdout.fileno(), False)
     pulse = Pulse(json.loads(_read_line()))
     try:
         pulse.beat()

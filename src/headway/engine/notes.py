@@ -42,6 +42,12 @@ class Notes:
                 self.totals.pop(job_id, None)
                 self.logged.pop(job_id, None)
 
+    def forget(self, job_id: int) -> None:
+        """What was reported by work that has ended is stored already, or is nobody's any more."""
+        with self.lock:
+            self.pending.pop(job_id, None)
+        self.end(job_id)
+
     def _of(self, claim: Claim) -> Pending:
         return self.pending.setdefault(claim.job_id, Pending(claim))
 

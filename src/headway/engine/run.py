@@ -96,6 +96,7 @@ class AsyncRunner:
     def __init__(self, done: Done) -> None:
         self.done = done
         self.finished: list[tuple[Running, Outcome]] = []
+        self.active = 0
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever, name="headway-async", daemon=True)
         self.thread.start()
@@ -104,6 +105,7 @@ class AsyncRunner:
         self.loop.call_soon_threadsafe(self._start, batch)
 
     def _start(self, batch: list[Running]) -> None:
+        self.active += len(batch)
         for running in batch:
             if running.stop.asked:  # stopped before it began
                 self._finish(running, Stopped())
@@ -137,13 +139,17 @@ class AsyncRunner:
     def _finish(self, running: Running, outcome: Outcome) -> None:
         running.ask = None  # it leads to the task, which leads back here: the garbage collector would have to find it
         self.finished.append((running, outcome))
-        if len(self.finished) == 1:
+        self.active -= 1
+        if self.active == 0:
+            self._hand_over()
+        elif len(self.finished) == 1:
             # After everything that is ready now: what ends together is recorded together.
             self.loop.call_soon(self._hand_over)
 
     def _hand_over(self) -> None:
         batch, self.finished = self.finished, []
-        self.done(batch)
+        if batch:
+            self.done(batch)
 
     def close(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)

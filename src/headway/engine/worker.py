@@ -14,7 +14,7 @@ from typing import Any
 
 from headway.engine import artifacts, notes, processes
 from headway.engine.finish import Ended, finish
-from headway.engine.heartbeat import Heartbeat
+from headway.engine.heartbeat import TELL, Heartbeat
 from headway.engine.loop import WokenLoop
 from headway.engine.registry import Registry
 from headway.engine.run import NOTHING, STOP_GRACE, AsyncRunner, Running, SlotRunner
@@ -122,7 +122,10 @@ class Worker(WokenLoop):
         self.notes_at: float | None = None
         self.running: dict[int, Running] = {}
         self.free = list(range(wishes.slots - 1, -1, -1))
+        self.at_work: set[int] = set()
         self.ended_work: deque[tuple[Running, Outcome]] = deque()
+        self.renewed = time.monotonic()
+        self.abandoned = False
         self.claimed = 0
         self.finished = 0
         self.due: float | None = None
@@ -157,13 +160,19 @@ class Worker(WokenLoop):
 
     def renew(self) -> None:
         """A beat of our own, for a moment at which the heartbeat's may be late."""
-        self.database.transact("renew", lambda tx: workers.beat(tx, self.who.id, self.wishes.lease))
+        began = time.monotonic()
+        if self.database.transact("renew", lambda tx: workers.beat(tx, self.who.id, self.wishes.lease)):
+            self.renewed = began
+            if self.heartbeat is not None:
+                self.heartbeat.reassure()
 
     def hear(self, said: dict[str, Any]) -> None:
         """What the heartbeat says: stop requests, a lease that is lost, one that cannot be renewed."""
-        for job_id, fence, _ in said.get("stops", ()):
-            self.stop_job(job_id, fence)
-        if "late" in said:
+        if "beat" in said:
+            self.renewed = said["beat"]
+            for job_id, fence, _ in said["stops"]:
+                self.stop_job(job_id, fence)
+        if "late" in said and time.monotonic() - self.renewed > self.wishes.lease * TELL:
             log.warning("could not renew the lease for %.0f s (%s): stopping all work", said["late"], said["why"])
             self.abandon(f"the worker could not renew its lease for {said['late']:.0f} s and stopped its work")
         if said.get("gone"):
@@ -173,10 +182,16 @@ class Worker(WokenLoop):
 
     def abandon(self, why: str) -> None:
         """Ends all work because its claims may not be ours any more."""
+        self.abandoned = True
         for running in list(self.running.values()):
             running.override = Lost(why)
             running.request_stop(0.0)
+        self._say_stopped()
         self.waiter.nudge()
+
+    def _say_stopped(self) -> None:
+        if self.abandoned and not self.at_work and self.heartbeat is not None:
+            self.heartbeat.reassure()
 
     def stop_job(self, job_id: int, fence: int) -> None:
         running = self.running.get(job_id)
@@ -188,6 +203,8 @@ class Worker(WokenLoop):
     def tick(self) -> float:
         if self.uncertain:
             self._read_back()
+        if time.monotonic() - self.renewed > self.wishes.lease / 3:
+            self.renew()
         ended = self._collect()
         pending = self._due_notes(ended)
         room = 0 if self.draining or self.stuck else len(self.free) + len(ended)
@@ -308,6 +325,7 @@ class Worker(WokenLoop):
                 claim, self.registry.get(claim.task), JobSink(self, claim), carried.get(claim.job_id, NOTHING)
             )
             self.running[claim.job_id] = running
+            self.at_work.add(claim.job_id)
             if claim.carries:
                 self.notes.begin(claim.job_id, running.carried.spent)
             if running.spec.isolation == "async":
@@ -350,6 +368,9 @@ class Worker(WokenLoop):
     def work_ended(self, batch: list[tuple[Running, Outcome]]) -> None:
         """Called from wherever work ends."""
         self.ended_work.extend(batch)
+        self.at_work.difference_update([running.claim.job_id for running, _ in batch])
+        if self.abandoned:
+            self._say_stopped()
         self.waiter.nudge()
 
     def _read_back(self) -> None:
@@ -360,7 +381,9 @@ class Worker(WokenLoop):
         for running, _ in self.ended_work:
             if running.claim.job_id not in held:  # it was recorded after all
                 self.running.pop(running.claim.job_id, None)
+                self.notes.forget(running.claim.job_id)
                 self.free.append(running.claim.slot)
+                self.finished += 1
         self.ended_work = kept
         fresh = [claim for job_id, claim in held.items() if job_id not in self.running]
         self.free = [slot for slot in self.free if slot not in {claim.slot for claim in fresh}]

@@ -91,7 +91,7 @@ class NewJob:
 
 
 class Claim(NamedTuple):
-    """A worker's hold on a running job, with all that is needed to run it. A tuple, because thousands are made a second."""
+    """A worker's hold on a running job, with all that is needed to run it. A tuple: thousands are made a second."""
 
     job_id: int
     fence: int

@@ -97,6 +97,14 @@ def ranks(tx: Tx, tenant_id: int, limit: int = RANKED) -> dict[int, int]:
     return {job_id: n for n, job_id in enumerate((i for i, status in order if status == State.QUEUED), 1)}
 
 
+def last_of_chain(tx: Tx, tenant_id: int, job_id: int) -> Job:
+    """The last automatic retry of a job, or the job itself: it speaks for the chain."""
+    last = jobs.find(tx, job_id, tenant_id)
+    while last.status is State.FAILED and (follower := jobs.automatic_retry(tx, last.id)) is not None:
+        last = follower
+    return last
+
+
 def retried(tx: Tx, ids: Iterable[int]) -> set[int]:
     """Those of these jobs that were retried already."""
     return {job_id for job_id in ids if tx.run("any_retry", id=job_id)}

@@ -160,7 +160,9 @@ class SqliteDatabase(Database):
             self.writer.execute("begin immediate")
         except BaseException as error:
             self.writing.release()
-            raise (ours(error) if isinstance(error, apsw.Error) else error) from None
+            if isinstance(error, apsw.Error):
+                raise ours(error) from error
+            raise
         return SqliteTx(self, self.writer, label)
 
     def begin_read(self) -> SqliteTx:

@@ -1,0 +1,124 @@
+"""Which jobs a verb means: those named by number, or all that a filter finds, after asking."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+import typer
+
+from headway.cli.call import Call, Desk
+from headway.cli.out import one_line
+
+Ids = Annotated[list[int] | None, typer.Argument(metavar="[ID]...", help="Jobs by number.", show_default=False)]
+Status = Annotated[list[str], typer.Option("--status", metavar="STATUS", help="In this state; may be repeated.")]
+TaskName = Annotated[str | None, typer.Option("--task", metavar="TASK", help="Of this task.")]
+Key = Annotated[str | None, typer.Option("--key", metavar="TEXT", help="With this key.")]
+Kind = Annotated[str | None, typer.Option("--failure-kind", metavar="KIND", help="Failed this way, like TIMEOUT.")]
+By = Annotated[str | None, typer.Option("--created-by", metavar="NAME", help="Made by this user, token or worker.")]
+Since = Annotated[
+    str | None, typer.Option("--since", metavar="WHEN", help="Made since: 2h (ago), a day, or a time.")
+]
+Until = Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Made before.")]
+Search = Annotated[str | None, typer.Option("--search", "-q", metavar="TEXT", help="In task, key, reason or error.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+MOST = 10_000
+
+
+def choose(call: Call, desk: Desk, verb: str, ids: Sequence[int], given: dict[str, Any], *, yes: bool) -> list[int]:
+    """The jobs a verb is for. A filter alone takes those whose state allows the verb, after a question."""
+    from headway.cli import parsing
+    from headway.errors import BadInput
+    from headway.model.states import MOVES, Verb
+
+    wanted = parsing.filters(**given)
+    filtered = any(given.values())
+    if ids and filtered:
+        raise BadInput(f"name jobs by number or by filter, not both: see `headway jobs {verb} --help`")
+    if not ids and not filtered:
+        raise BadInput(f"which jobs? Name them by number, or by --status, --task or --since: `headway jobs {verb} 12`")
+    if ids:
+        return list(dict.fromkeys(ids))
+    if not wanted.statuses:
+        wanted = replace(wanted, statuses=frozenset(MOVES[Verb(verb)]))
+    found = _all(desk, wanted)
+    if verb == "retry":
+        with desk.read() as tx:
+            done = _retried(tx, found)
+        found = [job_id for job_id in found if job_id not in done]
+    if found and not yes:
+        _confirm(f"{verb} {len(found)} job{'s' if len(found) != 1 else ''}")
+    if not found:
+        call.out.say("no job fits: nothing was changed")
+    return found
+
+
+def _retried(tx: Any, ids: Sequence[int]) -> set[int]:
+    """A failed job that was retried already is left to its retry."""
+    from headway.store import reading
+
+    return reading.retried(tx, ids)
+
+
+def _all(desk: Desk, wanted: Any) -> list[int]:
+    from headway.errors import Refused
+    from headway.store.pages import MAX_LIMIT, job_rows
+
+    found: list[int] = []
+    cursor: str | None = None
+    while True:
+        with desk.read() as tx:
+            page = job_rows(tx, desk.tenant_id, wanted, MAX_LIMIT, cursor)
+        found += [job.id for job in page.items]
+        cursor = page.next
+        if cursor is None:
+            return sorted(found)
+        if len(found) > MOST:
+            raise Refused(f"more than {MOST} jobs fit: narrow it down with --task, --since or --until")
+
+
+def _confirm(what: str) -> None:
+    from headway.errors import BadInput, Refused
+
+    if not sys.stdin.isatty():
+        raise BadInput(f"this would {what}: add --yes to do it")
+    print(f"{what}? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Refused("nothing was changed")
+
+
+def apply(call: Call, desk: Desk, ids: Sequence[int], change: Callable[[int], Any], said: str) -> int:
+    """Does it to each. One job's refusal is its own error; of many, each is told and the last counts."""
+    from headway.cli.main import code_of
+    from headway.errors import HeadwayError, Unreachable
+
+    done: list[int] = []
+    worst = 0
+    for job_id in ids:
+        try:
+            done.append(change(job_id).id)
+        except Unreachable:
+            raise
+        except HeadwayError as error:
+            if len(ids) == 1:
+                raise
+            call.out.say(f"headway: {one_line(str(error))}")
+            worst = max(worst, code_of(error))
+    _answer(call, desk, done, said)
+    return worst
+
+
+def _answer(call: Call, desk: Desk, ids: Sequence[int], said: str) -> None:
+    from headway.cli.shapes import job_json
+    from headway.store import reading
+
+    with desk.read() as tx:
+        views = [reading.view(tx, desk.tenant_id, job_id) for job_id in ids]
+    if call.out.as_json:
+        call.out.data({"items": [job_json(view) for view in views], "next": None})
+        return
+    for view in views:
+        reason = f" ({one_line(view.job.reason)})" if view.job.reason else ""
+        call.out.show(f"job {view.job.id} {said}: now {view.job.status.name}{reason}")

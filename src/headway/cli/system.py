@@ -1,0 +1,207 @@
+"""The installation at a glance: `status`, `top`, `workers ls`, `verify`, `version`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headway.cli.call import Call, Desk, command, family
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from headway.model.waiting import Pause
+    from headway.store.reading import Counts, JobView, Waiting, WorkerView
+
+workers = family("Look at the processes that run jobs.")
+DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Everything `status` and `top` show, read in one snapshot."""
+
+    now: int
+    counts: Counts
+    pause: Pause | None
+    workers: list[tuple[WorkerView, bool]]
+    running: list[JobView]
+    waiting: list[Waiting]
+
+
+def overview(desk: Desk, *, listed: int = 10) -> Overview:
+    from headway.clock import micros
+    from headway.engine.limits import lives
+    from headway.model.states import State
+    from headway.store import reading
+    from headway.store.pages import Filters
+
+    now = desk.database.clock.now()
+    with desk.read() as tx:
+        return Overview(
+            now,
+            reading.counts(tx, desk.tenant_id, since=now - micros(DAY)),
+            reading.pause(tx, desk.tenant_id, now),
+            [(worker, lives(worker)) for worker in reading.workers(tx, within=0.0)],
+            reading.list_jobs(tx, desk.tenant_id, Filters(frozenset({State.RUNNING})), listed).items,
+            reading.queue(tx, desk.tenant_id, listed, lives=lives),
+        )
+
+
+def overview_json(seen: Overview, desk: Desk) -> dict[str, Any]:
+    from headway.cli.opening import shown
+    from headway.cli.queue import pause_json
+    from headway.cli.shapes import job_json, time_or_none, worker_json
+
+    wait = seen.counts.longest_wait
+    return {
+        "database": shown(desk.settings),
+        "counts": seen.counts.by_status,
+        "counts_at_least": seen.counts.at_least,
+        "finished_since": time_or_none(seen.counts.since),
+        "oldest_wait": {"job_id": wait[0], "queued_at": time_or_none(wait[1])} if wait else None,
+        "queue": pause_json(seen.pause),
+        "workers": [worker_json(worker, alive=alive) for worker, alive in seen.workers],
+        "running": [job_json(view) for view in seen.running],
+    }
+
+
+def _page(seen: Overview, desk: Desk) -> list[RenderableType]:
+    from headway.cli.opening import shown
+    from headway.cli.out import one_line
+    from headway.cli.tables import about, pairs
+
+    counts = seen.counts.by_status
+    plus = "+" if seen.counts.at_least else ""
+    alive = [worker for worker, lives in seen.workers if lives]
+    slots = sum(worker.slots for worker in alive)
+    wait = seen.counts.longest_wait
+    unfinished = ("RUNNING", "QUEUED", "SCHEDULED", "WAITING", "PAUSED", "ERROR")
+    ended = ("COMPLETED", "FAILED", "SKIPPED", "CANCELLED")
+    rows: list[tuple[str, object]] = [
+        ("database", shown(desk.settings)),
+        ("queue", f"paused{_note(seen)}" if seen.pause else "open"),
+        ("workers", f"{len(alive)} with {slots} slots" if alive else "none: start one with `headway work`"),
+        ("jobs", ", ".join(f"{counts[name]}{plus} {name.lower()}" for name in unfinished if counts[name]) or "none"),
+        ("last 24 h", ", ".join(f"{counts[name]} {name.lower()}" for name in ended if counts[name]) or "none"),
+        ("oldest wait", f"{about((seen.now - wait[1]) / 1e6)}, job {wait[0]}" if wait else None),
+    ]
+    return [pairs([(name, one_line(str(value)) if value else None) for name, value in rows])]
+
+
+def _note(seen: Overview) -> str:
+    from headway.cli.tables import about
+
+    assert seen.pause is not None
+    until = f" for {about((seen.pause.until - seen.now) / 1e6)} more" if seen.pause.until else ""
+    return until + (f": {seen.pause.note}" if seen.pause.note else "")
+
+
+def _tables(seen: Overview) -> list[RenderableType]:
+    from headway.cli.tables import job_table, queue_table
+
+    parts: list[RenderableType] = []
+    if seen.running:
+        parts += ["", job_table(seen.running, seen.now)]
+    if seen.waiting:
+        parts += ["", queue_table(seen.waiting, seen.now)]
+    return parts
+
+
+def register(root: typer.Typer) -> None:
+    @command(root, "status")
+    def status(call: Call) -> None:
+        """Say how things stand: workers, jobs by state, the oldest wait."""
+        with call.desk() as desk:
+            seen = overview(desk)
+            if call.out.as_json:
+                call.out.data(overview_json(seen, desk))
+            else:
+                call.out.show(*_page(seen, desk))
+
+    @command(root, "top")
+    def top(
+        call: Call,
+        interval: Annotated[str, typer.Option(metavar="DURATION", help="How often to look.")] = "1s",
+    ) -> None:
+        """Show status, running jobs and the queue, again and again. Ctrl-C ends it."""
+        from headway.model.values import seconds
+
+        pause = max(0.1, seconds(interval, field="interval"))
+        with call.desk() as desk:
+            if call.out.as_json or not call.out.stdout.is_terminal:
+                _once(call, desk)
+            else:
+                _refresh(call, desk, pause)
+
+    @command(root, "verify")
+    def verify(
+        call: Call,
+        quiet: Annotated[bool, typer.Option("--quiet", help="Expect that everything has ended.")] = False,
+    ) -> int:
+        """Check the recorded history against every promise Headway makes. Exits 4 if one was broken."""
+        from headway.verify import check
+
+        with call.desk() as desk:
+            lease, recovery = desk.settings.lease, desk.settings.recovery_interval
+            report = check(desk.database, quiet=quiet, lease=lease, recovery=recovery)
+        if call.out.as_json:
+            found = [{"invariant": f.invariant, "thing": f.thing, "text": f.text} for f in report.findings]
+            call.out.data({"findings": found, "counted": report.counted})
+        else:
+            for one in report.findings:
+                call.out.lines(f"{one.invariant} {one.thing}: {one.text}")
+            looked = ", ".join(f"{count} {name}" for name, count in report.counted.items())
+            call.out.say(f"looked at: {looked}")
+        return 4 if report.findings else 0
+
+    @command(root, "version")
+    def version(call: Call) -> None:
+        """Print the version."""
+        from headway import __version__
+
+        if call.out.as_json:
+            call.out.data({"version": __version__})
+        else:
+            call.out.show(f"headway {__version__}")
+
+
+def _once(call: Call, desk: Desk) -> None:
+    seen = overview(desk)
+    if call.out.as_json:
+        call.out.data(overview_json(seen, desk))
+    else:
+        call.out.show(*_page(seen, desk), *_tables(seen))
+
+
+def _refresh(call: Call, desk: Desk, pause: float) -> None:
+    from rich.console import Group
+    from rich.live import Live
+
+    with Live(console=call.out.stdout, screen=True, auto_refresh=False) as live:
+        while True:
+            seen = overview(desk, listed=max(5, call.out.stdout.size.height // 2 - 6))
+            live.update(Group(*_page(seen, desk), *_tables(seen)), refresh=True)
+            time.sleep(pause)
+
+
+@command(workers, "ls")
+def ls(call: Call) -> None:
+    """List workers, those that left within the last hour too, with what they run."""
+    from headway.cli.shapes import worker_json
+    from headway.cli.tables import worker_table
+    from headway.engine.limits import lives
+    from headway.store import reading
+
+    with call.desk() as desk, desk.read() as tx:
+        found = [(worker, lives(worker)) for worker in reading.workers(tx)]
+        now = desk.database.clock.now()
+    if call.out.as_json:
+        call.out.data({"items": [worker_json(worker, alive=alive) for worker, alive in found], "next": None})
+    elif not found:
+        call.out.say("no workers: start one with `headway work`, or `headway up`")
+    else:
+        call.out.show(worker_table(found, now))

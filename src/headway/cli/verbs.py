@@ -1,0 +1,169 @@
+"""What people do to jobs: `jobs cancel`, `interrupt`, `resume`, `resolve`, `release`, `retry`, `edit`, `move`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from headway.cli.call import Call, command
+from headway.cli.choosing import By, Ids, Key, Kind, Search, Since, Status, TaskName, Until, Yes, apply, choose
+
+NONE: list[str] = []
+Pairs = Annotated[
+    list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Params to set.", show_default=False)
+]
+Params = Annotated[str | None, typer.Option(metavar="JSON|@FILE|-", help="All params at once; - reads stdin.")]
+Priority = Annotated[int | None, typer.Option(metavar="0..100", help="Another priority.")]
+Budget = Annotated[list[str], typer.Option(metavar="METER=CAP", help="Another budget.")]
+
+
+def _plain(family: typer.Typer, verb: str, said: str, help: str) -> None:
+    """A verb that needs nothing but its jobs."""
+
+    @command(family, verb, help=help)
+    def act(
+        call: Call,
+        ids: Ids = None,
+        status: Status = NONE,
+        task: TaskName = None,
+        key: Key = None,
+        kind: Kind = None,
+        by: By = None,
+        since: Since = None,
+        until: Until = None,
+        search: Search = None,
+        yes: Yes = False,
+    ) -> int:
+        given = _given(status, task, key, kind, by, since, until, search)
+        with call.desk() as desk:
+            chosen = choose(call, desk, verb, ids or [], given, yes=yes)
+            return apply(call, desk, chosen, getattr(desk.client, verb), said)
+
+
+def _given(*values: Any) -> dict[str, Any]:
+    return dict(zip(("status", "task", "key", "kind", "by", "since", "until", "search"), values, strict=True))
+
+
+def register(jobs: typer.Typer) -> None:
+    _plain(jobs, "cancel", "cancelled", "End jobs: waiting ones at once, running ones as soon as they stop.")
+    _plain(jobs, "interrupt", "interrupted", "Pause running jobs; put waiting ones on hold.")
+    _plain(jobs, "release", "released", "Give PAUSED or ERROR jobs up: FAILED, without a retry.")
+
+    @command(jobs, "resume")
+    def resume(
+        call: Call,
+        ids: Ids = None,
+        status: Status = NONE,
+        task: TaskName = None,
+        key: Key = None,
+        kind: Kind = None,
+        by: By = None,
+        since: Since = None,
+        until: Until = None,
+        search: Search = None,
+        yes: Yes = False,
+        budget: Budget = NONE,
+    ) -> int:
+        """Let PAUSED or ERROR jobs, and jobs on hold, go on."""
+        from headway.cli import parsing
+
+        caps = parsing.budget(budget)
+        given = _given(status, task, key, kind, by, since, until, search)
+        with call.desk() as desk:
+            chosen = choose(call, desk, "resume", ids or [], given, yes=yes)
+            return apply(call, desk, chosen, lambda job_id: desk.client.resume(job_id, caps), "resumed")
+
+    @command(jobs, "retry")
+    def retry(
+        call: Call,
+        ids: Ids = None,
+        status: Status = NONE,
+        task: TaskName = None,
+        key: Key = None,
+        kind: Kind = None,
+        by: By = None,
+        since: Since = None,
+        until: Until = None,
+        search: Search = None,
+        yes: Yes = False,
+        params: Params = None,
+        priority: Priority = None,
+        budget: Budget = NONE,
+    ) -> int:
+        """Run failed, PAUSED or ERROR jobs again, each as a new job. A retry that waits is brought forward."""
+        from headway.cli import parsing
+
+        others = parsing.params([], params) if params is not None else None
+        caps = parsing.budget(budget)
+        given = _given(status, task, key, kind, by, since, until, search)
+        with call.desk() as desk:
+            chosen = choose(call, desk, "retry", ids or [], given, yes=yes)
+            again = lambda job_id: desk.client.retry(job_id, params=others, priority=priority, budget=caps)  # noqa: E731
+            return apply(call, desk, chosen, again, "is the retry")
+
+    @command(jobs, "resolve")
+    def resolve(
+        call: Call,
+        ids: Ids = None,
+        status: Status = NONE,
+        task: TaskName = None,
+        key: Key = None,
+        kind: Kind = None,
+        by: By = None,
+        since: Since = None,
+        until: Until = None,
+        search: Search = None,
+        yes: Yes = False,
+        result: Annotated[str, typer.Option(metavar="JSON", help="The result to record.")] = "null",
+    ) -> int:
+        """Record PAUSED or ERROR jobs as COMPLETED, with a result of yours."""
+        from headway.cli import parsing
+
+        value = parsing.value(result, field="result")
+        given = _given(status, task, key, kind, by, since, until, search)
+        with call.desk() as desk:
+            chosen = choose(call, desk, "resolve", ids or [], given, yes=yes)
+            return apply(call, desk, chosen, lambda job_id: desk.client.resolve(job_id, value), "resolved")
+
+    @command(jobs, "edit")
+    def edit(
+        call: Call,
+        job_id: Annotated[int, typer.Argument(metavar="ID")],
+        pairs: Pairs = None,
+        params: Params = None,
+        priority: Priority = None,
+        not_before: Annotated[str | None, typer.Option(metavar="WHEN", help="Start at a time, or in 10m.")] = None,
+        expires_at: Annotated[str | None, typer.Option(metavar="WHEN", help="Skip it unless started by then.")] = None,
+    ) -> int:
+        """Change a job that waits: its params (until its first start), priority or times."""
+        import json
+
+        from headway.cli import parsing
+        from headway.errors import BadInput
+
+        start, end = parsing.later(not_before, field="not_before"), parsing.later(expires_at, field="expires_at")
+        if not pairs and (params, priority, start, end) == (None, None, None, None):
+            raise BadInput("edit what? Give name=value, --params, --priority, --not-before or --expires-at")
+        with call.desk() as desk:
+            new = parsing.params(pairs or [], params) if pairs or params is not None else None
+            if new is not None and params is None:  # single params are set, the others stay
+                new = {**json.loads(desk.client.get(job_id).params), **new}
+            change = {"params": new, "priority": priority, "not_before": start, "expires_at": end}
+            return apply(call, desk, [job_id], lambda number: desk.client.edit(number, **change), "changed")
+
+    @command(jobs, "move")
+    def move(
+        call: Call,
+        job_id: Annotated[int, typer.Argument(metavar="ID")],
+        to: Annotated[
+            str | None, typer.Option(metavar="top|bottom|front", help="An end of its priority; front is before all.")
+        ] = None,
+        before: Annotated[int | None, typer.Option(metavar="ID", help="Directly before another job.")] = None,
+        after: Annotated[int | None, typer.Option(metavar="ID", help="Directly after another job.")] = None,
+        rank: Annotated[int | None, typer.Option(metavar="N", help="To this place in the queue.")] = None,
+    ) -> int:
+        """Give a waiting job another place in the queue."""
+        place = {"to": to, "before": before, "after": after, "rank": rank}
+        with call.desk() as desk:
+            return apply(call, desk, [job_id], lambda number: desk.client.move(number, **place), "moved")
