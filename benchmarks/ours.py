@@ -19,6 +19,7 @@ from benchmarks.processes import Gate, beside, cost, memory_mib, together
 from benchmarks.raw.rows import edges
 from benchmarks.tasks import app_at, noop, plain, stamp
 from headway import App
+from headway.engine import limits
 from headway.engine.recovery import Recovery
 from headway.engine.supervisor import Supervisor
 from headway.engine.worker import Wishes, Worker
@@ -30,9 +31,7 @@ LOOK_SECONDS = 0.005
 
 
 def set_limit(app: App, limit: int | None) -> None:
-    with app.database.transaction("limit") as tx:
-        ((lane, _, _),) = tx.run("lane_by_name", tenant_id=0, kind="policy", name="global")
-        tx.run("set_lane_capacity", id=lane, capacity=limit)
+    limits.settle(app.database, limit, actor=SYSTEM, adopt=True)
 
 
 def filled(url: str, task: str, jobs: int, limit: int | None = None) -> App:

@@ -11,18 +11,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import pytest
 
 from tests.support.postgres import fresh_database
-from tests.system.support import labels, scripts
+from tests.system.support import labels, sabotage, scripts
 from tests.system.support.crash import Answer, Case, make_template
 from tests.system.support.servers import Servers, servers
 
 PROOF = bool(os.environ.get("HEADWAY_PROOF"))
-SEEDS = range(1, 61) if PROOF else range(1, 5)
-# Scripts that start child processes take several times as long.
-SLOW = {"processes"}
+SEEDS = range(1, 161) if PROOF else range(1, 4)
 
 
 @dataclass
@@ -31,13 +30,11 @@ class Tally:
 
     cases: int = 0
     killed: Counter[str] = field(default_factory=Counter)
-    passed: set[str] = field(default_factory=set)
     wrong: list[str] = field(default_factory=list)
 
     def add(self, case: Case, answer: Answer) -> None:
         self.cases += 1
         self.killed.update(answer.killed)
-        self.passed.update(answer.points)
         where = f"{case.script} killed at {case.kills} ({', '.join(answer.killed)}), style {case.style}"
         self.wrong += [f"{where}: {text}" for text in answer.wrong]
 
@@ -51,6 +48,29 @@ class Tally:
         assert not self.wrong, "\n".join(self.wrong[:20])
 
 
+class Scene(NamedTuple):
+    """One kind of database, and which points each script passes there when nobody disturbs it."""
+
+    base: Case
+    points: dict[str, list[str]]
+
+    def every_point(self, *, every: int = 1) -> Iterator[Case]:
+        """A kill at each point of each script (or at each `every`-th, beginning at another one in each script)."""
+        for n, (name, points) in enumerate(self.points.items()):
+            for kill in range(1 + n % every, len(points) + 1, every):
+                stepping = name in scripts.STEPPING_ONLY or kill % 3 != 0
+                yield replace(self.base, script=name, kills=(kill,), style=kill, stepping=stepping)
+
+    def again_and_again(self, how_many: int) -> Iterator[Case]:
+        """Crash, restart, crash in the restart, up to three times in a row."""
+        rng = Random(17)
+        for n in range(how_many):
+            name = "crowd" if n % 2 else rng.choice(list(self.points))
+            first = 0 if name == "crowd" and n % 4 else rng.randint(1, len(self.points[name]))
+            again = tuple(rng.randint(1, 24) for _ in range(rng.randint(1, 3)))
+            yield replace(self.base, script=name, kills=(first, *again), style=n)
+
+
 @pytest.fixture(scope="module")
 def forks(scratch: Path) -> Iterator[Servers]:
     with servers(scratch) as running:
@@ -58,23 +78,27 @@ def forks(scratch: Path) -> Iterator[Servers]:
 
 
 @pytest.fixture(scope="module")
-def sqlite(scratch: Path) -> Case:
-    """A case on SQLite, still without a script."""
+def sqlite(scratch: Path, forks: Servers) -> Scene:
     template = scratch / "template.db"
     make_template(str(template))
-    return Case("", template=str(template))
+    return undisturbed(forks, Case("", template=str(template)))
 
 
 @pytest.fixture(scope="module")
-def postgres(postgres_server: str) -> Iterator[Case]:
+def postgres(postgres_server: str, forks: Servers) -> Iterator[Scene]:
     with fresh_database(postgres_server) as url:
         make_template(url)
         name = url.removeprefix("postgresql:///").partition("?")[0]
-        yield Case("", server=postgres_server, template=name)
+        yield undisturbed(forks, Case("", server=postgres_server, template=name))
 
 
-def names() -> list[str]:
-    return [*scripts.SCRIPTS, *(f"mixed-{seed}" for seed in SEEDS)]
+def undisturbed(forks: Servers, base: Case) -> Scene:
+    names = [*scripts.SCRIPTS, *(f"mixed-{seed}" for seed in SEEDS)]
+    tally = Tally()
+    cases = [replace(base, script=name, style=n) for n, name in enumerate(names)]
+    points = {case.script: answer.points for case, answer in run(forks, tally, cases)}
+    assert not tally.wrong, "\n".join(tally.wrong[:20])
+    return Scene(base, points)
 
 
 def run(forks: Servers, tally: Tally, cases: Iterable[Case]) -> Iterator[tuple[Case, Answer]]:
@@ -83,46 +107,65 @@ def run(forks: Servers, tally: Tally, cases: Iterable[Case]) -> Iterator[tuple[C
         yield case, answer
 
 
-def undisturbed(forks: Servers, tally: Tally, base: Case) -> dict[str, int]:
-    """Every script without a kill: how many points it passes."""
-    cases = [replace(base, script=name, style=n) for n, name in enumerate(names())]
-    return {case.script: len(answer.points) for case, answer in run(forks, tally, cases)}
-
-
-def every_point(base: Case, counts: dict[str, int], *, every: int = 1) -> Iterator[Case]:
-    """A kill at each point of each script (or at each `every`-th, beginning at another one in each script)."""
-    for n, (name, count) in enumerate(counts.items()):
-        for kill in range(1 + n % every, count + 1, every):
-            stepping = name in scripts.STEPPING_ONLY or kill % 3 != 0
-            yield replace(base, script=name, kills=(kill,), style=kill, stepping=stepping)
-
-
-def repeated(base: Case, counts: dict[str, int], how_many: int) -> Iterator[Case]:
-    """Crash, restart, crash in the restart, up to three times in a row."""
-    rng = Random(17)
-    for n in range(how_many):
-        name = "crowd" if n % 2 else rng.choice(list(counts))
-        first = 0 if name == "crowd" and n % 4 else rng.randint(1, counts[name])
-        again = tuple(rng.randint(1, 24) for _ in range(rng.randint(1, 3)))
-        yield replace(base, script=name, kills=(first, *again), style=n)
+def run_all(forks: Servers, cases: Iterable[Case]) -> Tally:
+    tally = Tally()
+    for _ in run(forks, tally, cases):
+        pass
+    return tally
 
 
 def test_sqlite_survives_a_kill_at_every_point(
-    forks: Servers, sqlite: Case, capsys: pytest.CaptureFixture[str]
+    forks: Servers, sqlite: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tally = Tally()
-    counts = undisturbed(forks, tally, sqlite)
-    for _ in run(forks, tally, every_point(sqlite, counts)):
-        pass
+    tally = run_all(forks, sqlite.every_point())
     tally.report(capsys, "SQLite, every point")
     assert tally.kills >= (10_000 if PROOF else 1_000)
+    never = {point for points in sqlite.points.values() for point in points} - tally.killed.keys()
+    assert not never, f"nothing was killed at {sorted(never)}"
 
 
-def test_sqlite_survives_crashes_inside_recovery(
-    forks: Servers, sqlite: Case, capsys: pytest.CaptureFixture[str]
+def test_sqlite_survives_one_crash_after_the_other(
+    forks: Servers, sqlite: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tally = Tally()
-    counts = undisturbed(forks, Tally(), sqlite)
-    for _ in run(forks, tally, repeated(sqlite, counts, 3000 if PROOF else 150)):
-        pass
+    tally = run_all(forks, sqlite.again_and_again(3000 if PROOF else 120))
     tally.report(capsys, "SQLite, crash after crash")
+
+
+def test_postgres_survives_a_kill_at_any_point(
+    forks: Servers, postgres: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tally = run_all(forks, postgres.every_point(every=1 if PROOF else 7))
+    tally.report(capsys, "PostgreSQL, every point" if PROOF else "PostgreSQL, every seventh point")
+    assert tally.kills >= (2_000 if PROOF else 200)
+
+
+def test_postgres_survives_one_crash_after_the_other(
+    forks: Servers, postgres: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tally = run_all(forks, postgres.again_and_again(600 if PROOF else 30))
+    tally.report(capsys, "PostgreSQL, crash after crash")
+
+
+def test_the_scripts_pass_every_fault_point_of_the_source(sqlite: Scene, postgres: Scene) -> None:
+    everywhere, alone = labels.labels()
+    assert everywhere
+    assert alone
+    for scene, wanted in ((sqlite, everywhere | alone), (postgres, everywhere | alone)):
+        passed = {point for points in scene.points.values() for point in points}
+        never = {point for point in wanted - passed if scene.base.server or point not in labels.POSTGRES_ONLY}
+        assert not never, f"no script passes {sorted(never)}"
+
+
+@pytest.mark.parametrize("bug", sabotage.ALL)
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_known_bug_is_caught(
+    forks: Servers, request: pytest.FixtureRequest, kind: str, bug: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene: Scene = request.getfixturevalue(kind)
+    name = sabotage.WHERE[bug]
+    kills = [0, *range(1, len(scene.points[name]) + 1, 7 if scene.base.server else 3)]
+    cases = [replace(scene.base, script=name, kills=(kill,), sabotage=bug) for kill in kills]
+    tally = run_all(forks, cases)
+    with capsys.disabled():
+        print(f"\n{bug} ({kind}): {len(tally.wrong)} findings in {tally.cases} histories of {name}")
+    assert tally.wrong

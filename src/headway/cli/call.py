@@ -22,21 +22,18 @@ if TYPE_CHECKING:
     from headway.store.db import Database, Tx
 
 SHARED: dict[str, Any] = {
-    "as_json": Annotated[bool, typer.Option("--json", help="Answer in JSON.", rich_help_panel="Everywhere")],
+    "as_json": Annotated[bool, typer.Option("--json", help="Answer in JSON.")],
     "database": Annotated[
         str | None,
         typer.Option(
             "--database",
             metavar="FILE|URL",
             help="An SQLite file or a postgresql:// address, instead of the one in the settings.",
-            rich_help_panel="Everywhere",
         ),
     ],
     "config": Annotated[
         Path | None,
-        typer.Option(
-            "--config", metavar="FILE", help="The settings, instead of headway.toml.", rich_help_panel="Everywhere"
-        ),
+        typer.Option("--config", metavar="FILE", help="The settings, instead of headway.toml."),
     ],
 }
 _DEFAULTS: dict[str, object] = {"as_json": False, "database": None, "config": None}
@@ -97,7 +94,9 @@ class Call:
         return app
 
 
-def command(family: typer.Typer, name: str, **wishes: Any) -> Callable[[Callable[..., int | None]], Callable[..., None]]:
+def command(
+    family: typer.Typer, name: str, **wishes: Any
+) -> Callable[[Callable[..., int | None]], Callable[..., None]]:
     """Declares a command. The function gets a Call first and may return an exit code."""
 
     def declare(function: Callable[..., int | None]) -> Callable[..., None]:

@@ -12,15 +12,13 @@ import typer
 from headway.cli.call import Call, Desk
 from headway.cli.out import one_line
 
-Ids = Annotated[list[int] | None, typer.Argument(metavar="[ID]...", help="Jobs by number.", show_default=False)]
+Ids = Annotated[list[int] | None, typer.Argument(metavar="ID", help="Jobs by number.", show_default=False)]
 Status = Annotated[list[str], typer.Option("--status", metavar="STATUS", help="In this state; may be repeated.")]
 TaskName = Annotated[str | None, typer.Option("--task", metavar="TASK", help="Of this task.")]
 Key = Annotated[str | None, typer.Option("--key", metavar="TEXT", help="With this key.")]
 Kind = Annotated[str | None, typer.Option("--failure-kind", metavar="KIND", help="Failed this way, like TIMEOUT.")]
 By = Annotated[str | None, typer.Option("--created-by", metavar="NAME", help="Made by this user, token or worker.")]
-Since = Annotated[
-    str | None, typer.Option("--since", metavar="WHEN", help="Made since: 2h (ago), a day, or a time.")
-]
+Since = Annotated[str | None, typer.Option("--since", metavar="WHEN", help="Made since: 2h (ago), a day, or a time.")]
 Until = Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Made before.")]
 Search = Annotated[str | None, typer.Option("--search", "-q", metavar="TEXT", help="In task, key, reason or error.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -48,10 +46,10 @@ def choose(call: Call, desk: Desk, verb: str, ids: Sequence[int], given: dict[st
         with desk.read() as tx:
             done = _retried(tx, found)
         found = [job_id for job_id in found if job_id not in done]
-    if found and not yes:
-        _confirm(f"{verb} {len(found)} job{'s' if len(found) != 1 else ''}")
     if not found:
         call.out.say("no job fits: nothing was changed")
+    else:
+        confirm(f"{verb} {len(found)} job{'s' if len(found) != 1 else ''}", yes=yes)
     return found
 
 
@@ -79,9 +77,12 @@ def _all(desk: Desk, wanted: Any) -> list[int]:
             raise Refused(f"more than {MOST} jobs fit: narrow it down with --task, --since or --until")
 
 
-def _confirm(what: str) -> None:
+def confirm(what: str, *, yes: bool) -> None:
+    """Asks, unless the answer was given."""
     from headway.errors import BadInput, Refused
 
+    if yes:
+        return
     if not sys.stdin.isatty():
         raise BadInput(f"this would {what}: add --yes to do it")
     print(f"{what}? [y/N] ", end="", file=sys.stderr, flush=True)

@@ -78,7 +78,9 @@ class Follower:
             report = view.report
             bar.update(
                 bar.task_ids[0],
-                description=one_line(f"job {view.job.id} {view.job.status.name} {report.label or '' if report else ''}"),
+                description=one_line(
+                    f"job {view.job.id} {view.job.status.name} {report.label or '' if report else ''}"
+                ),
                 completed=report.done or 0 if report else 0,
                 total=report.total if report else None,
             )

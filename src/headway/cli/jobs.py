@@ -125,7 +125,9 @@ def logs(
             if not lines:
                 time.sleep(0.2)
     if not last:
-        call.out.say(f"job {job_id} is {job.status.name} and logged nothing" + ("" if follow else "; follow it with -f"))
+        call.out.say(
+            f"job {job_id} is {job.status.name} and logged nothing" + ("" if follow else "; follow it with -f")
+        )
 
 
 def _end(desk: Desk, job_id: int) -> int:
@@ -175,7 +177,7 @@ def explain(call: Call, job_id: Id) -> None:
 @command(jobs, "wait")
 def wait(
     call: Call,
-    ids: Annotated[list[int], typer.Argument(metavar="ID...", help="Jobs by number.")],
+    ids: Annotated[list[int], typer.Argument(metavar="ID", help="Jobs by number.")],
     timeout: Annotated[str | None, typer.Option(metavar="DURATION", help="Give up after a while.")] = None,
 ) -> int:
     """Wait until jobs, with their retries, have ended. Exits 1 if one of them failed."""
@@ -191,7 +193,9 @@ def wait(
         for job_id in ids:
             if not wait_until(partial(_over, desk, job_id), deadline):
                 last = _last(desk, job_id)
-                text = f"job {last.id} is still {last.status.name}: wait longer, or see `headway jobs explain {last.id}`"
+                text = (
+                    f"job {last.id} is still {last.status.name}: wait longer, or see `headway jobs explain {last.id}`"
+                )
                 raise WrongState(text, status=last.status.name)
         with desk.read() as tx:
             views = [reading.view(tx, desk.tenant_id, _last(desk, job_id).id) for job_id in ids]

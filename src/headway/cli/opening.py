@@ -56,7 +56,8 @@ def _refuse_missing(settings: Settings) -> None:
     path = Path(settings.database)
     if is_file(settings) and not path.exists():
         raise Unreachable(
-            f"no database at {shown(settings)}: start with `headway up`, or name one with --database", code="no_database"
+            f"no database at {shown(settings)}: start with `headway up`, or name one with --database",
+            code="no_database",
         )
     if is_file(settings) and not path.is_file():
         raise Unreachable(f"{shown(settings)} is not a file: name a database file with --database", code="no_database")
@@ -143,7 +144,7 @@ def _import(name: str, folder: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise BadInput(
-                f"--app: there is no module {name}: run headway where it can be imported, or name a file, like jobs.py:app",
+                f"--app: there is no module {name}: run headway in its folder, or name its file, like jobs.py:app",
                 field="app",
             ) from None
         raise _failed(name, error) from error

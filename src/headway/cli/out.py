@@ -55,6 +55,14 @@ class Out:
 
     def show(self, *things: RenderableType) -> None:
         """The answer for people."""
+        if self.stdout.is_terminal:
+            self._print(things)
+            return
+        with self.stdout.capture() as captured:  # a table fills its lines with spaces: no use in a file
+            self._print(things)
+        print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+    def _print(self, things: Sequence[RenderableType]) -> None:
         for thing in things:
             self.stdout.print(thing, soft_wrap=isinstance(thing, str))
 

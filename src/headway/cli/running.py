@@ -63,7 +63,7 @@ def register(root: typer.Typer) -> None:
     def run(
         call: Call,
         task: Annotated[str, typer.Argument(metavar="TASK", help="The name of a task.")],
-        pairs: Annotated[list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Its params.")] = None,
+        pairs: Annotated[list[str] | None, typer.Argument(metavar="NAME=VALUE", help="Its params.")] = None,
         params: Annotated[
             str | None, typer.Option(metavar="JSON|@FILE|-", help="All params at once; - reads stdin.")
         ] = None,
@@ -102,7 +102,7 @@ def register(root: typer.Typer) -> None:
     @command(root, "sh", context_settings={"allow_interspersed_args": False})
     def sh(
         call: Call,
-        argv: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="A program and its arguments.")],
+        argv: Annotated[list[str], typer.Argument(metavar="CMD", help="A program and its arguments.")],
         follow: Follow = False,
         cwd: Annotated[str | None, typer.Option(metavar="FOLDER", help="Where it runs.")] = None,
         shell: Annotated[bool, typer.Option("--shell", help="Hand it to /bin/sh as one line.")] = False,

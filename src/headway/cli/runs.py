@@ -13,9 +13,12 @@ from headway.cli.jobs import NONE, Cursor, Limit, fill, more
 runs = family("Look at runs, the records of what was executed.")
 Id = Annotated[int, typer.Argument(metavar="ID", help="A run: it has its job's number.")]
 Status = Annotated[
-    list[str], typer.Option("--status", metavar="STATUS", help="COMPLETED, FAILED, SKIPPED, or RUNNING while it is open.")
+    list[str],
+    typer.Option("--status", metavar="STATUS", help="COMPLETED, FAILED, SKIPPED, or RUNNING while it is open."),
 ]
-Since = Annotated[str | None, typer.Option("--since", metavar="WHEN", help="Started since: 2h (ago), a day, or a time.")]
+Since = Annotated[
+    str | None, typer.Option("--since", metavar="WHEN", help="Started since: 2h (ago), a day, or a time.")
+]
 Until = Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Started before.")]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -181,7 +182,7 @@ def _refresh(call: Call, desk: Desk, pause: float) -> None:
     from rich.console import Group
     from rich.live import Live
 
-    with Live(console=call.out.stdout, screen=True, auto_refresh=False) as live:
+    with suppress(KeyboardInterrupt), Live(console=call.out.stdout, screen=True, auto_refresh=False) as live:
         while True:
             seen = overview(desk, listed=max(5, call.out.stdout.size.height // 2 - 6))
             live.update(Group(*_page(seen, desk), *_tables(seen)), refresh=True)

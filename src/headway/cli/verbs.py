@@ -10,9 +10,7 @@ from headway.cli.call import Call, command
 from headway.cli.choosing import By, Ids, Key, Kind, Search, Since, Status, TaskName, Until, Yes, apply, choose
 
 NONE: list[str] = []
-Pairs = Annotated[
-    list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Params to set.", show_default=False)
-]
+Pairs = Annotated[list[str] | None, typer.Argument(metavar="NAME=VALUE", help="Params to set.", show_default=False)]
 Params = Annotated[str | None, typer.Option(metavar="JSON|@FILE|-", help="All params at once; - reads stdin.")]
 Priority = Annotated[int | None, typer.Option(metavar="0..100", help="Another priority.")]
 Budget = Annotated[list[str], typer.Option(metavar="METER=CAP", help="Another budget.")]
@@ -149,7 +147,7 @@ def register(jobs: typer.Typer) -> None:
             new = parsing.params(pairs or [], params) if pairs or params is not None else None
             if new is not None and params is None:  # single params are set, the others stay
                 new = {**json.loads(desk.client.get(job_id).params), **new}
-            change = {"params": new, "priority": priority, "not_before": start, "expires_at": end}
+            change: dict[str, Any] = {"params": new, "priority": priority, "not_before": start, "expires_at": end}
             return apply(call, desk, [job_id], lambda number: desk.client.edit(number, **change), "changed")
 
     @command(jobs, "move")
@@ -164,6 +162,6 @@ def register(jobs: typer.Typer) -> None:
         rank: Annotated[int | None, typer.Option(metavar="N", help="To this place in the queue.")] = None,
     ) -> int:
         """Give a waiting job another place in the queue."""
-        place = {"to": to, "before": before, "after": after, "rank": rank}
+        place: dict[str, Any] = {"to": to, "before": before, "after": after, "rank": rank}
         with call.desk() as desk:
             return apply(call, desk, [job_id], lambda number: desk.client.move(number, **place), "moved")

@@ -179,8 +179,12 @@ class Client:
 
     # --- verbs ---
 
-    def _change(self, label: str, job_id: int, change: Callable[[Tx, Job, int], Change]) -> Job:
+    def _change(
+        self, label: str, job_id: int, change: Callable[[Tx, Job, int], Change], *, alone: bool = False
+    ) -> Job:
         def work(tx: Tx) -> Job:
+            if alone:  # what is decided by looking at many jobs is decided by one at a time
+                tx.run("lock_tenant", id=self.tenant_id)
             job = jobs.lock(tx, job_id, self.tenant_id)
             jobs.apply(tx, change(tx, job, self._now(tx)), self.actor)
             tx.wake()
@@ -265,7 +269,7 @@ class Client:
             priority, position = self._place(tx, job, to, before, after, rank)
             return verbs.move(jobs.lock(tx, job.id), priority=priority, position=position)
 
-        return self._change("move", job_id, change)
+        return self._change("move", job_id, change, alone=True)
 
     def _place(
         self, tx: Tx, job: Job, to: str | None, before: int | None, after: int | None, rank: int | None
@@ -279,17 +283,19 @@ class Client:
                 return places.front(tx, job)
             case str():
                 raise BadInput(f"to must be top, bottom or front, not {to!r}", field="to")
+        ahead = after is None
         if rank is not None:
-            other = places.at_rank(tx, job, rank)
-            if other is None:
-                return job.priority, places.bottom(tx)
+            found, ahead = places.at_rank(tx, job, rank)
+            if found is None:
+                return job.priority, job.position
+            other = found
         else:
             other = jobs.lock(tx, before or after or 0, self.tenant_id)
         if other.id == job.id:
             raise BadInput("a job cannot be moved beside itself", field="before" if before else "after")
         if not other.status.claimable_later:
             raise verbs.refuse(other, Verb.MOVE)
-        return other.priority, places.beside(tx, job, other, self.actor, before=after is None)
+        return other.priority, places.beside(tx, job, other, self.actor, before=ahead)
 
     def retry(
         self,

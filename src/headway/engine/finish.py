@@ -26,7 +26,9 @@ class Ended(NamedTuple):
     @property
     def plain(self) -> bool:
         """COMPLETED whatever the row says, and nothing but a result to record: many of these end in one statement."""
-        return isinstance(self.outcome, Completed) and self.outcome.exit_code is None and not self.attached
+        # A claim that carries something may be of a run that left files under an earlier one.
+        left_files = self.attached or self.claim.carries
+        return isinstance(self.outcome, Completed) and self.outcome.exit_code is None and not left_files
 
 
 def finish(tx: Tx, worker_id: int, actor: Actor, ended: Sequence[Ended]) -> list[Ended]:
@@ -46,11 +48,11 @@ def _complete(tx: Tx, worker_id: int, actor: Actor, ended: Sequence[Ended]) -> l
 
 
 def _settle_claim(tx: Tx, worker_id: int, actor: Actor, ended: Ended) -> bool:
-    job = jobs.lock(tx, ended.claim.job_id)
-    held = job.status is State.RUNNING and job.fence == ended.claim.fence and job.worker_id == worker_id
-    if held:
-        settle(tx, job, ended.outcome, actor)
-    return held
+    job = jobs.lock_all(tx, [ended.claim.job_id]).get(ended.claim.job_id)  # none: ended by others and pruned since
+    if job is None or job.fence != ended.claim.fence or job.worker_id != worker_id or job.status is not State.RUNNING:
+        return False
+    settle(tx, job, ended.outcome, actor)
+    return True
 
 
 def settle(tx: Tx, job: Job, outcome: Outcome, actor: Actor) -> State:

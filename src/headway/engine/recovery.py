@@ -108,10 +108,20 @@ class Recovery(Loop):
 
     def _settle(self, tx: Tx, job_id: int, fence: int, lost: Lost) -> None:
         job = self._take(tx, job_id)
-        if job is not None and job.status is State.RUNNING and job.fence == fence:
+        if job is None or job.status is not State.RUNNING or job.fence != fence or self._still_at_work(tx, job, lost):
+            return
+        run = jobs.run_of(tx, job_id)
+        if run is not None and run.status is not None:
+            jobs.close_like_run(tx, job, run.status, SYSTEM)
+        else:
             tx.run("open_run", job_id=job_id)
             settle(tx, job, lost, SYSTEM)
-            self.recovered += 1
+        self.recovered += 1
+
+    def _still_at_work(self, tx: Tx, job: Job, lost: Lost) -> bool:
+        """Its worker was given up after this round ended the processes of others: the next round ends its own."""
+        left = [] if lost.remains else tx.run("processes_of", worker_id=job.worker_id)
+        return any((host, boot) == self.here for *_, host, boot in left)
 
     @staticmethod
     def _take(tx: Tx, job_id: int) -> Job | None:

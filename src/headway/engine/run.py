@@ -152,8 +152,11 @@ class AsyncRunner:
             self.done(batch)
 
     def close(self) -> None:
+        """Ends the loop. Work that does not stop keeps it open: its process is about to end."""
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join(1.0)
+        if not self.thread.is_alive():
+            self.loop.close()
 
 
 class SlotRunner:

@@ -121,7 +121,7 @@ class Worker(WokenLoop):
         self.notes = notes.Notes()
         self.notes_at: float | None = None
         self.running: dict[int, Running] = {}
-        self.free = list(range(wishes.slots - 1, -1, -1))
+        self.free = list(range(wishes.slots))
         self.at_work: set[int] = set()
         self.ended_work: deque[tuple[Running, Outcome]] = deque()
         self.renewed = time.monotonic()
@@ -258,7 +258,8 @@ class Worker(WokenLoop):
     def _turn(self, ended: list[tuple[Running, Outcome]], pending: list[notes.Pending], room: int) -> None:
         """One transaction: store reports, end claims, take new ones."""
         done = [running.ended(outcome) for running, outcome in ended]
-        slots = self.free + [running.claim.slot for running, _ in ended]
+        # The slot used last comes first: its child process is warm.
+        slots = [running.claim.slot for running, _ in ended] + self.free
         lost: list[Claim] = []
         try:
             fresh = self.database.transact("turn", lambda tx: self._write(tx, done, pending, slots[:room], lost))

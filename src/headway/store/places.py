@@ -32,35 +32,39 @@ def front(tx: Tx, job: Job) -> tuple[int, int]:
     return priority, top(tx, job, priority)
 
 
-def at_rank(tx: Tx, job: Job, rank: int) -> Job | None:
-    """The job that now stands where this one wants to be; None beyond the end."""
+def at_rank(tx: Tx, job: Job, rank: int) -> tuple[Job | None, bool]:
+    """The job that now stands where this one wants to be, and True; beyond the end, the last one and False."""
     if rank < 1:
         raise BadInput("rank begins at 1", field="rank")
-    found = tx.run("nth_queued", tenant_id=job.tenant_id, moving=job.id, rank=rank - 1)
-    return jobs.lock(tx, found[0][0]) if found else None
+    scope = {"tenant_id": job.tenant_id, "moving": job.id}
+    found = tx.run("nth_queued", **scope, rank=rank - 1)
+    beyond = not found
+    found = found or tx.run("last_queued", **scope)
+    return (jobs.lock(tx, found[0][0]) if found else None), not beyond
 
 
 def beside(tx: Tx, job: Job, other: Job, actor: Actor, *, before: bool) -> int:
     """Directly before or after another job, respacing the smallest neighbourhood when there is no gap."""
     scope = {"tenant_id": job.tenant_id, "priority": other.priority, "moving": job.id}
     same = tx.run("window", **scope, low=other.position, high=other.position)
-    name, edge = (
-        ("neighbour_before", other.position - 2 * GAP) if before else ("neighbour_after", other.position + 2 * GAP)
-    )
-    found = tx.run(name, **scope, position=other.position)
-    bound = int(found[0][0]) if found else edge
-    low, high = sorted((bound, other.position))
-    if len(same) <= 1 and high - low > 1:
-        return (low + high) // 2
-    return _respace(tx, job, other, actor, before=before)
+    if len(same) > 1:
+        return _respace(tx, job, other, actor, before=before)
+    found = tx.run("neighbour_before" if before else "neighbour_after", **scope, position=other.position)
+    if not found:
+        # The end is where the next new job would be: beyond it that one would come too early.
+        return other.position - GAP if before else bottom(tx)
+    low, high = sorted((int(found[0][0]), other.position))
+    return (low + high) // 2 if high - low > 1 else _respace(tx, job, other, actor, before=before)
 
 
 def _respace(tx: Tx, job: Job, other: Job, actor: Actor, *, before: bool) -> int:
     """Spreads the neighbours of a place evenly and returns the gap that is left for the moving job."""
+    scope = {"tenant_id": job.tenant_id, "priority": other.priority, "moving": job.id}
+    ((last,),) = tx.run("last_place", **scope)
     width = _FIRST_WINDOW
     while True:
-        low, high = other.position - width, other.position + width
-        found = tx.run("window", tenant_id=job.tenant_id, priority=other.priority, moving=job.id, low=low, high=high)
+        low, high = other.position - width, min(other.position + width, int(last))
+        found = tx.run("window", **scope, low=low, high=high)
         step = (high - low) // (len(found) + 2)
         if step >= 2 or width >= _WIDEST:
             break
@@ -68,9 +72,10 @@ def _respace(tx: Tx, job: Job, other: Job, actor: Actor, *, before: bool) -> int
     ids = [row[0] for row in found]
     ids.insert(ids.index(other.id) + (0 if before else 1), job.id)
     places = {job_id: low + step * (n + 1) for n, job_id in enumerate(ids)}
-    moved = [(job_id, places[job_id]) for job_id, position in found if places[job_id] != position]
+    moved = [(job_id, places[job_id]) for job_id, position, _ in found if places[job_id] != position]
     if moved:
-        _record(tx, tx.run("respace", rows=json.dumps(moved)), other.priority, actor)
+        spread = tx.run("respace", rows=json.dumps(moved), priority=other.priority)
+        _record(tx, spread, other.priority, actor)
     return places[job.id]
 
 

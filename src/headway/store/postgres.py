@@ -47,7 +47,7 @@ FRAGMENTS = {
     "for_update_j": "for update of j",
     **column_fragments(),
 }
-_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
 
 
 def translate(text: str) -> str:

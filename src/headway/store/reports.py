@@ -38,7 +38,8 @@ def add_log(tx: Tx, lines: Mapping[int, Sequence[tuple[int, str, str]]]) -> None
 def reject_late(tx: Tx, claim: Held, actor: Actor) -> None:
     """Records that a worker wrote under a fence that has ended: one event however often it tries."""
     job_id, fence = claim
-    if tx.run("late_write_known", id=job_id, fence=fence):
+    # Locked before it is looked for, because two threads of a worker may come with the same news.
+    if not tx.run("lock_job", id=job_id) or tx.run("late_write_known", id=job_id, fence=fence):
         return
     ((tenant_id, version, status),) = tx.run("bump_version", id=job_id)
     event = (tenant_id, "job", job_id, version, "job.late_write_rejected", status, actor.text(), fence, None)

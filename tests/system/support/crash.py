@@ -154,13 +154,13 @@ def _last(case: Case, ground: Ground, say: Callable[[Fact], None], facts: list[F
     known = list(facts)
     world.say = lambda fact: (say(fact), known.append(fact)) and None  # type: ignore[func-returns-value]
     scripts.restart(world, case.style)
-    wrong = list(promises.held_back(world))
-    found = promises.findings(world, quiet=False)
-    scripts.let_go(world)
+    wrong = [f"job {job_id} was left undone" for job_id in scripts.unfinished(world)]
+    found: list[str] = []
+    if scripts.held(world):
+        found += promises.findings(world, quiet=False)
+        scripts.let_go(world)
     found += promises.findings(world, quiet=True)
-    wrong += promises.broken(world, known)
-    wrong += promises.missing_files(world)
-    wrong += promises.recovery_changes_nothing(world)
+    wrong += promises.judge(world, known)
     for text in found:
         say({"finding": text})
     for text in wrong:

@@ -28,8 +28,8 @@ class Event:
 class Record:
     """The database in the end, as Python values."""
 
-    def __init__(self, world: World) -> None:
-        self.rows = {table: list(rows) for table, rows in dump(world).items()}
+    def __init__(self, rows: dict[str, list[dict[str, Any]]]) -> None:
+        self.rows = rows
         self.jobs = {row["id"]: row for row in self.rows["hw_job"]}
         self.results = {row["job_id"]: json.loads(row["body"]) for row in self.rows["hw_result"]}
         self.reports = {row["job_id"]: row for row in self.rows["hw_report"]}
@@ -91,32 +91,25 @@ def findings(world: World, *, quiet: bool) -> list[str]:
     return [f"{f.invariant} {f.thing}: {f.text}" for f in report.findings] + world.database.check()
 
 
-def recovery_changes_nothing(world: World) -> Iterator[str]:
-    """When all is settled, recovery leaves every row as it is."""
-    before = dump(world)
-    recovery = world.recovery()
-    recovery.tick()
-    recovery.tick()
-    after = dump(world)
-    for table in before:
-        if before[table] != after[table]:
-            yield f"recovery changed {table} although nothing was left to do"
-
-
-def held_back(world: World) -> Iterator[str]:
-    """After recovery and work until nothing is left, only what waits for a person has not ended."""
-    for job_id, row in Record(world).jobs.items():
-        if State(row["status"]) in (State.SCHEDULED, State.QUEUED, State.RUNNING):
-            yield f"job {job_id} is still {State(row['status']).name}"
-
-
-def broken(world: World, facts: list[Fact]) -> list[str]:
+def judge(world: World, facts: list[Fact]) -> list[str]:
     """The promises to callers that do not hold at the end."""
-    record = Record(world)
+    record = Record(dump(world))
     found = [fact["broken"] for fact in facts if "broken" in fact]
     for promise in (_made, _batches, _keys, _runs, _checkpoints, _verbs, _ends, _owners, _order, _artifacts):
         found += promise(record, facts)
+    found += _missing_files(record, world)
+    found += _recovery_changes_nothing(record, world)
     return found
+
+
+def _recovery_changes_nothing(record: Record, world: World) -> Iterator[str]:
+    """When all is settled, recovery leaves every row as it is."""
+    recovery = world.recovery()
+    recovery.tick()
+    recovery.tick()
+    for table, rows in dump(world).items():
+        if rows != record.rows[table]:
+            yield f"recovery changed {table} although nothing was left to do"
 
 
 def _made(record: Record, facts: list[Fact]) -> Iterator[str]:
@@ -287,9 +280,8 @@ def _artifacts(record: Record, facts: list[Fact]) -> Iterator[str]:
             yield f"{fact['attached']} was attached to job {fact['job']} and is not there"
 
 
-def missing_files(world: World) -> Iterator[str]:
+def _missing_files(record: Record, world: World) -> Iterator[str]:
     """Every file a run names is there."""
-    for row in dump(world)["hw_artifact"]:
+    for row in record.rows["hw_artifact"]:
         if not (world.folder / "artifacts" / row["path"]).is_file():
             yield f"the file of {row['name']} of job {row['job_id']} is gone"
-

@@ -309,7 +309,7 @@ def shutdown(world: World) -> None:
     """The supervisor's own way to the end: what does not finish within the grace is interrupted."""
     world.widen()
     world.make("slow", n=0)
-    world.make_using("slow", {"retry": 0}, n=1)
+    world.make_using("slow", {"retry": 0}, n=1, expect=None)
     world.make_using("slow", {"on_shutdown": "resume"}, n=2)
     supervisor = Supervisor(make_worker=lambda: Hand(world), recovery=world.recovery(), grace=0.0)
     supervisor.start()
@@ -592,11 +592,21 @@ def restart(world: World, style: int) -> None:
         world.worker(slots=1 + style % 3).run_dry()
 
 
+def held(world: World) -> list[int]:
+    """What waits for a person."""
+    return _in_state(world, State.WAITING, State.PAUSED, State.ERROR)
+
+
+def unfinished(world: World) -> list[int]:
+    """What should have been done without one."""
+    return _in_state(world, State.SCHEDULED, State.QUEUED, State.RUNNING)
+
+
 def let_go(world: World) -> None:
     """A person decides about everything that waits for one, until nothing does."""
     client = world.app.client
-    while held := _in_state(world, State.WAITING, State.PAUSED, State.ERROR):
-        for job_id in held:
+    while waiting := held(world):
+        for job_id in waiting:
             try:
                 client.resume(job_id)
             except WrongState:

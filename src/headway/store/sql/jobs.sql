@@ -128,6 +128,9 @@ select position from hw_job where tenant_id = :tenant_id and status <= 2 and pri
 -- name: first_place
 select min(position) from hw_job where tenant_id = :tenant_id and status <= 2 and priority = :priority and id <> :moving;
 
+-- name: last_place
+select max(position) from hw_job where tenant_id = :tenant_id and status <= 2 and priority = :priority and id <> :moving;
+
 -- name: highest_priority
 select max(priority) from hw_job where tenant_id = :tenant_id and status <= 2 and id <> :moving;
 
@@ -135,15 +138,27 @@ select max(priority) from hw_job where tenant_id = :tenant_id and status <= 2 an
 select id from hw_job where tenant_id = :tenant_id and status <= 2 and status = 2 and id <> :moving
 order by priority desc, position, created_at, id limit 1 offset :rank;
 
+-- name: last_queued
+select id from hw_job where tenant_id = :tenant_id and status <= 2 and status = 2 and id <> :moving
+order by priority, position desc, created_at desc, id desc limit 1;
+
 -- name: window
--- The neighbourhood of a place: unfinished jobs around it, running and held ones included.
-select id, position from hw_job where tenant_id = :tenant_id and priority = :priority and status <= 5 and id <> :moving
-  and position between :low and :high order by position, created_at, id;
+-- The neighbourhood of a place: unfinished jobs around it, running and held ones included; each kind by its own index.
+select id, position, created_at from hw_job where tenant_id = :tenant_id and status <= 2 and priority = :priority and id <> :moving
+  and position between :low and :high
+union all
+select id, position, created_at from hw_job where status = 3 and tenant_id = :tenant_id and priority = :priority
+  and position between :low and :high
+union all
+select id, position, created_at from hw_job where tenant_id = :tenant_id and status between 4 and 5 and priority = :priority
+  and position between :low and :high
+order by position, created_at, id;
 
 -- name: respace
 update hw_job set position = (select r.position from {rows(id bigint, position bigint)} as r where r.id = hw_job.id),
   version = version + 1
-where id in (select r.id from {rows(id bigint, position bigint)} as r) returning id, tenant_id, version, position, status, fence;
+where id in (select r.id from {rows(id bigint, position bigint)} as r) and status <= 5 and priority = :priority
+returning id, tenant_id, version, position, status, fence;
 
 -- name: late_write_known
 -- Whether a stale fence was already seen at work: one event for it is enough.
@@ -200,3 +215,6 @@ and not exists (select 1 from hw_process p where p.worker_id = hw_worker.id);
 
 -- name: unfinished_params
 select params from hw_job where tenant_id = :tenant_id and task = :task and status <= 5 order by id;
+
+-- name: job_event_kinds
+select kind from hw_event where thing = 'job' and thing_id = :id order by version;

@@ -34,6 +34,14 @@ create trigger hw_job_fence_rises before update of fence on hw_job
 create trigger hw_job_kept before delete on hw_job
   for each row execute function hw_pruning_only('a job is never deleted: only pruning does');
 
+-- Truncating fires no trigger of a row.
+create trigger hw_run_whole before truncate on hw_run
+  for each statement execute function hw_refuse('a run is a record: only pruning deletes it');
+create trigger hw_event_whole before truncate on hw_event
+  for each statement execute function hw_refuse('events are append-only: only pruning deletes them');
+create trigger hw_job_whole before truncate on hw_job
+  for each statement execute function hw_refuse('a job is never deleted: only pruning does');
+
 -- Most of what is updated goes dead at once: vacuum these tables early, so that claims stay flat.
 alter table hw_job set (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, fillfactor = 85);
 alter table hw_run set (autovacuum_vacuum_scale_factor = 0.05, fillfactor = 85);

@@ -1,0 +1,47 @@
+"""All commands in one tree."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headway.cli import demo, developing, running, serving, system
+from headway.cli.db import db
+from headway.cli.jobs import jobs
+from headway.cli.queue import queue
+from headway.cli.runs import runs
+from headway.cli.settings import config
+
+if TYPE_CHECKING:
+    from typer.core import TyperGroup
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from headway import __version__
+
+        print(f"headway {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    """Run long, expensive, exclusive jobs, one after the other, and lose none of them."""
+
+
+def build() -> TyperGroup:
+    """The command tree, ready to be run."""
+    root = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+    root.callback()(_root)
+    for part in (demo, serving, developing, running, system):
+        part.register(root)
+    families = {"jobs": jobs, "runs": runs, "queue": queue, "workers": system.workers, "db": db, "config": config}
+    for name, one in families.items():
+        root.add_typer(one, name=name)
+    command = typer.main.get_command(root)
+    assert isinstance(command, typer.core.TyperGroup)
+    return command

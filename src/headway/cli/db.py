@@ -1,0 +1,133 @@
+"""The database itself: `db migrate`, `backup`, `restore`, `check`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headway.cli.call import Call, command, family
+from headway.cli.choosing import Yes, confirm
+
+if TYPE_CHECKING:
+    from headway.config import Settings
+
+db = family("Make, copy and check the database.")
+File = Annotated[Path, typer.Argument(metavar="FILE")]
+
+
+@command(db, "migrate")
+def migrate(call: Call) -> None:
+    """Make the database, or bring its schema up to date."""
+    from headway.cli.opening import refuse_folder, shown
+    from headway.store.db import open_database
+    from headway.store.migrate import migrate, versions
+
+    settings = call.settings()
+    refuse_folder(settings)
+    database = open_database(settings.database, listen=settings.listen)
+    try:
+        done = migrate(database)
+    finally:
+        database.close()
+    if call.out.as_json:
+        call.out.data({"database": shown(settings), "schema": versions()[-1], "migrated": done})
+    elif done:
+        call.out.show(f"{shown(settings)} has schema {versions()[-1]} now")
+    else:
+        call.out.show(f"{shown(settings)} is up to date: schema {versions()[-1]}")
+
+
+@command(db, "check")
+def check(call: Call) -> int:
+    """Ask the database to check itself. `headway verify` checks what is recorded in it."""
+    from headway.cli.opening import shown
+
+    with call.desk() as desk:
+        problems = desk.database.check()
+    if call.out.as_json:
+        call.out.data({"database": shown(desk.settings), "problems": problems})
+    elif problems:
+        for one in problems:
+            call.out.lines(one)
+        call.out.say(f"{shown(desk.settings)} is damaged: restore a backup with `headway db restore FILE`")
+    else:
+        call.out.show(f"{shown(desk.settings)} is sound")
+    return 5 if problems else 0
+
+
+@command(db, "backup")
+def backup(call: Call, file: File) -> None:
+    """Copy the whole database into FILE while others work."""
+    from headway.cli import copying
+    from headway.errors import Refused
+
+    if file.exists():
+        raise Refused(f"{file} exists already: name a new file, or remove it")
+    if not file.absolute().parent.is_dir():
+        raise Refused(f"there is no folder {file.absolute().parent}: create it")
+    with call.desk() as desk:
+        copying.backup(desk.database, file)
+    size = file.stat().st_size
+    if call.out.as_json:
+        call.out.data({"file": str(file), "bytes": size})
+    else:
+        call.out.show(f"{file}: {size / 1e6:.1f} MB")
+
+
+@command(db, "restore")
+def restore(call: Call, file: File, yes: Yes = False) -> None:
+    """Replace the database by a backup. Refused while a worker lives; a file's former state is kept beside it."""
+    from headway.cli import copying
+    from headway.cli.opening import is_file, shown
+    from headway.errors import NotFound
+
+    settings = call.settings()
+    if not file.is_file():
+        raise NotFound(f"there is no file {file}: name a backup made by `headway db backup`")
+    _refuse_busy(settings)
+    question = f"replace {shown(settings)} by {file}"
+    if is_file(settings):
+        kept = _restore_file(settings, file, question, yes=yes)
+    else:
+        confirm(question, yes=yes)
+        copying.restore_postgres(settings, file)
+        kept = None
+    if call.out.as_json:
+        call.out.data({"database": shown(settings), "restored": str(file), "kept": kept})
+    else:
+        call.out.show(f"{shown(settings)} is as in {file} now" + (f"; what it was is in {kept}" if kept else ""))
+
+
+def _restore_file(settings: Settings, file: Path, question: str, *, yes: bool) -> str | None:
+    from headway.cli import copying
+
+    copy = copying.checked_copy(settings, file)
+    try:
+        confirm(question, yes=yes)
+        return copying.restore_file(settings, copy)
+    finally:
+        copying.drop(copy)
+
+
+def _refuse_busy(settings: Settings) -> None:
+    """No worker may live in a database that is replaced. One that is damaged or not there has none to ask about."""
+    from headway.cli.opening import is_file, open_existing
+    from headway.engine.limits import living
+    from headway.errors import Refused, Unreachable
+
+    try:
+        database = open_existing(settings)
+    except (Unreachable, Refused):
+        if not is_file(settings):
+            raise
+        return
+    try:
+        with database.read() as tx:
+            alive = living(tx)
+    finally:
+        database.close()
+    if alive:
+        where = ", ".join(f"pid {worker.pid} on {worker.host}" for worker in alive[:3])
+        raise Refused(f"{len(alive)} worker{'s' if len(alive) > 1 else ''} at work ({where}): stop them first")

@@ -1,0 +1,6 @@
+"""placeholder"""
+
+import typer
+
+
+def register(root: typer.Typer) -> None: ...

@@ -1,0 +1,227 @@
+"""`up` and `work`: the composition root. Settings, database, loops, supervisor."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headway.cli.call import Call, command
+
+if TYPE_CHECKING:
+    from headway.app import App
+    from headway.config import Settings
+    from headway.engine.loop import Loop
+    from headway.engine.supervisor import Supervisor
+    from headway.engine.worker import Worker
+    from headway.store.db import Database
+
+ROLES = ("worker", "scheduler")
+AppOption = Annotated[str | None, typer.Option("--app", metavar="MODULE:APP", help="Where the tasks are.")]
+Slots = Annotated[int | None, typer.Option(metavar="N", help="How many jobs it runs at once.")]
+Tasks = Annotated[list[str], typer.Option(metavar="GLOB", help="Only these tasks, like 'story.*'; may be repeated.")]
+Adopt = Annotated[
+    bool, typer.Option("--adopt-settings", help="Write the limits of its settings even if other workers live.")
+]
+NoWait = Annotated[
+    bool, typer.Option("--no-wait", help="Exit 5 if the database cannot be reached, instead of waiting.")
+]
+NONE: list[str] = []
+
+
+def register(root: typer.Typer) -> None:
+    @command(root, "up")
+    def up(
+        call: Call,
+        app: AppOption = None,
+        slots: Slots = None,
+        tasks: Tasks = NONE,
+        roles: Annotated[
+            list[str], typer.Option(metavar="ROLE", help="worker, scheduler; with commas or repeated. Default: all.")
+        ] = NONE,
+        adopt_settings: Adopt = False,
+        no_wait: NoWait = False,
+    ) -> int:
+        """Start Headway here: runs jobs, recovers what crashes left, forgets what is old."""
+        wanted = _roles(roles)
+        call.flags["slots"] = slots
+        return serve(call, app, roles=wanted, tasks=tasks, adopt=adopt_settings, wait=not no_wait)
+
+    @command(root, "work")
+    def work(
+        call: Call,
+        app: AppOption = None,
+        slots: Slots = None,
+        tasks: Tasks = NONE,
+        burst: Annotated[bool, typer.Option("--burst", help="End when there is nothing left to do.")] = False,
+        adopt_settings: Adopt = False,
+        no_wait: NoWait = False,
+    ) -> int:
+        """Start a worker and nothing else."""
+        call.flags["slots"] = slots
+        return serve(call, app, roles=["worker"], tasks=tasks, burst=burst, adopt=adopt_settings, wait=not no_wait)
+
+
+def _roles(given: Sequence[str]) -> list[str]:
+    from headway.errors import BadInput
+
+    names = [part.strip() for name in given for part in name.split(",")]
+    for name in names:
+        if name == "api":
+            raise BadInput("--roles: api is not part of this version: use worker, scheduler", field="roles")
+        if name not in ROLES:
+            raise BadInput(f"--roles: there is no role {name!r}: use worker, scheduler", field="roles")
+    return list(dict.fromkeys(names)) or list(ROLES)
+
+
+def serve(
+    call: Call,
+    where: str | None,
+    *,
+    roles: Sequence[str],
+    tasks: Sequence[str],
+    burst: bool = False,
+    adopt: bool,
+    wait: bool,
+) -> int:
+    """Runs the parts of a process until a signal comes."""
+    from headway.cli.opening import await_database
+
+    _log_to_stderr()
+    app = call.app(where)
+    served = _served(app, tasks) if "worker" in roles else []
+    with app:
+        database = await_database(app, call.out.say, wait=wait)
+        _settle_limits(call, app, adopt)
+        supervisor = _compose(app, database, roles, tasks)
+        _announce(call, app, roles, served)
+        _on_signals(supervisor, app.settings.shutdown_grace)
+        code = supervisor.run(until_idle=burst)
+        for loop in (supervisor.recovery, *supervisor.loops):
+            loop.join(5.0)
+        _farewell(call, supervisor)
+        return code
+
+
+def _served(app: App, patterns: Sequence[str]) -> list[str]:
+    from headway.errors import BadInput
+
+    found = sorted(app.registry.matching(list(patterns) or None))
+    if not found:
+        known = ", ".join(sorted(app.registry.specs))
+        raise BadInput(f"--tasks: no task fits {', '.join(patterns)}: there are {known}", field="tasks")
+    return found
+
+
+def _compose(app: App, database: Database, roles: Sequence[str], tasks: Sequence[str]) -> Supervisor:
+    from headway.engine.pruner import Pruner
+    from headway.engine.recovery import Recovery
+    from headway.engine.supervisor import Supervisor
+    from headway.engine.worker import Wishes, Worker
+
+    settings = app.settings
+    wishes = Wishes(
+        slots=settings.slots,
+        tasks=list(tasks) or None,
+        lease=settings.lease,
+        heartbeat=settings.heartbeat,
+        grace=settings.shutdown_grace,
+        artifacts=settings.artifacts,
+        listen=settings.listen,
+    )
+
+    def make_worker() -> Worker:
+        return Worker(database, app.registry, wishes)
+
+    loops: list[Loop] = []
+    if "scheduler" in roles:
+        loops.append(Pruner(database, retention=settings.retention, artifacts=settings.artifacts))
+    return Supervisor(
+        make_worker=make_worker if "worker" in roles else None,
+        recovery=Recovery(database, interval=settings.recovery_interval),
+        loops=loops,
+        grace=settings.shutdown_grace,
+    )
+
+
+def _settle_limits(call: Call, app: App, adopt: bool) -> None:
+    """One line when the database does not do as these settings say."""
+    from headway.app import current_user
+    from headway.engine import limits
+
+    wished = app.settings.concurrency.limit
+    found = limits.settle(app.database, wished, actor=current_user(), adopt=adopt)
+    if found.refused:
+        call.out.say(
+            f"headway: other workers live, so the limit stays {_limit(found.capacity)} as in the database, not"
+            f" {_limit(wished)} as in these settings: --adopt-settings takes over"
+        )
+    if ignored := _without_effect(app.settings):
+        call.out.say(f"headway: not part of this version, without effect: {', '.join(ignored)}")
+
+
+def _limit(capacity: int | None) -> str:
+    return "none" if capacity is None else str(capacity)
+
+
+def _without_effect(settings: Settings) -> list[str]:
+    chosen = {
+        "concurrency.policy": settings.concurrency.policy != "global",
+        "concurrency.limits": bool(settings.concurrency.limits),
+        "concurrency.targets": settings.concurrency.targets != "own",
+        "resources": bool(settings.resources),
+        "aging": settings.aging is not None,
+    }
+    return [name for name, given in chosen.items() if given]
+
+
+def _announce(call: Call, app: App, roles: Sequence[str], served: Sequence[str]) -> None:
+    from headway import __version__
+    from headway.cli.opening import shown
+    from headway.model.values import duration_text
+
+    settings = app.settings
+    if call.out.as_json:
+        facts = {"database": shown(settings), "roles": list(roles), "slots": settings.slots, "tasks": list(served)}
+        call.out.record({"event": "started", "pid": os.getpid(), **facts})
+        return
+    call.out.say(f"headway {__version__} on {shown(settings)}")
+    if "worker" in roles:
+        call.out.say(f"  {settings.slots} slots for: {', '.join(served)}")
+        if len(served) == 1 and served[0] == "command":
+            call.out.say("  these are the built-in tasks: name yours with --app module:app")
+    call.out.say(f"  Ctrl-C stops it: running jobs get {duration_text(settings.shutdown_grace)} to end")
+
+
+def _farewell(call: Call, supervisor: Supervisor) -> None:
+    finished = supervisor.worker.finished if supervisor.worker is not None else 0
+    if call.out.as_json:
+        call.out.record({"event": "stopped", "finished": finished})
+    else:
+        call.out.say(f"headway: stopped; {finished} job{'s' if finished != 1 else ''} ended here")
+
+
+def _on_signals(supervisor: Supervisor, grace: float) -> None:
+    def stop(*_: object) -> None:
+        supervisor.on_signal()
+        if supervisor.signals == 1 and supervisor.worker is not None and supervisor.worker.running:
+            # Not print: the signal may have come in the middle of one.
+            text = f"headway: stopping; running jobs get {grace:g} s to end, a second signal interrupts them\n"
+            os.write(sys.stderr.fileno(), text.encode())
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    logger = logging.getLogger("headway")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False

@@ -1,0 +1,321 @@
+"""A real worker in this process, on both databases: how work is run, reported, stopped and ended."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway import App, Job
+from headway.engine import limits
+from headway.engine.worker import Wishes, Worker
+from headway.errors import CommitUnknown, JobFailed
+from headway.model.job import SYSTEM
+from headway.model.outcome import FailureKind
+from headway.store import jobs
+from headway.store.db import Tx
+from headway.verify import check
+from tests.support import tasks_for_worker
+from tests.support.waiting import until
+
+SECONDS = 30.0
+
+
+@pytest.fixture
+def app(database_url: str, tmp_path: Path) -> Iterator[App]:
+    app = App(database=database_url, artifacts=str(tmp_path / "artifacts"))
+    for spec in tasks_for_worker.app.registry:
+        if spec.name not in app.tasks:
+            isolation = None if spec.isolation == "async" else spec.isolation
+            app.task(spec.name, isolation=isolation, retry=spec.options.retry)(spec.function)
+    yield app
+    app.close()
+
+
+@contextmanager
+def at_work(app: App, **wishes: Any) -> Iterator[Worker]:
+    worker = Worker(app.database, app.registry, Wishes(artifacts=app.settings.artifacts, **wishes))
+    worker.register()
+    worker.start()
+    try:
+        yield worker
+    finally:
+        worker.drain()
+        worker.interrupt_all("the test is over", grace=0.0)
+        until(lambda: not worker.running or worker.stuck)
+        worker.stop()
+        worker.join(SECONDS)
+        worker.close()
+
+
+def unlimited(app: App) -> None:
+    limits.settle(app.database, None, actor=SYSTEM, adopt=True)
+
+
+def enqueue(app: App, task: str, /, **params: Any) -> Job:
+    return app.tasks[task].enqueue(**params)
+
+
+def events(app: App, job: Job) -> list[str]:
+    with app.database.read() as tx:
+        return [str(row[0]) for row in tx.run("job_event_kinds", id=job.id)]
+
+
+def report_of(app: App, job: Job) -> tuple[Any, ...]:
+    with app.database.read() as tx:
+        return tx.run("read_report", job_id=job.id)[0]
+
+
+def log_of(app: App, job: Job) -> list[str]:
+    with app.database.read() as tx:
+        chunks = tx.run("read_log", job_id=job.id, after=0, limit=100)
+    return [line[2] for _, _, text in chunks for line in json.loads(text)]
+
+
+def test_async_plain_and_threaded_work_end_with_their_results(app: App):
+    with at_work(app) as worker:
+        assert enqueue(app, "add", a=2, b=3).result(SECONDS) == 5
+        first = enqueue(app, "plain", word="x").result(SECONDS)
+        assert first["word"] == "x"
+        assert first["pid"] != os.getpid()
+        assert enqueue(app, "plain", word="y").result(SECONDS)["pid"] == first["pid"], "the child was not kept warm"
+        assert enqueue(app, "threaded").result(SECONDS).startswith("headway-slot-")
+    assert worker.finished == 4
+    assert not check(app.database, quiet=True).findings
+
+
+def test_jobs_are_claimed_in_queue_order_one_at_a_time(app: App, tmp_path: Path):
+    file = tmp_path / "order"
+    for n, priority in enumerate((0, 5, 5, 9)):
+        app.tasks["append"].using(priority=priority).enqueue(file=str(file), line=f"{priority}.{n}")
+    with at_work(app, slots=4) as worker:
+        until(lambda: worker.finished == 4)
+    assert file.read_text().split() == ["9.3", "5.1", "5.2", "0.0"]
+    assert not check(app.database, quiet=True).findings
+
+
+def test_reports_are_stored_before_the_end(app: App, tmp_path: Path):
+    source = tmp_path / "source.txt"
+    source.write_text("hello")
+    with at_work(app):
+        job = enqueue(app, "report", file=str(source))
+        assert job.result(SECONDS) == 1
+    done, total, label, spent, checkpoint, _ = report_of(app, job)
+    assert (done, total, label) == (3, 3, "part")
+    assert json.loads(spent) == {"tokens": 30}
+    assert json.loads(checkpoint) == {"part": 3}
+    assert log_of(app, job) == ["part 0", "part 1", "part 2"]
+    run = job.run
+    assert run is not None
+    assert json.loads(run.artifacts or "") == ["out.txt"]
+    with app.database.read() as tx:
+        ((name, size, sha256, path, _),) = tx.run("artifacts", job_id=job.id)
+    assert (name, size) == ("out.txt", 5)
+    assert (Path(app.settings.artifacts) / path).read_text() == "hello"
+    assert path.endswith(sha256)
+
+
+def test_async_work_reports_too(app: App):
+    with at_work(app):
+        job = enqueue(app, "report.async")
+        assert job.result(SECONDS) == 1
+    assert report_of(app, job)[0] == 3
+    assert log_of(app, job) == ["part 0", "part 1", "part 2"]
+
+
+def test_a_retry_gets_the_last_checkpoint(app: App):
+    with at_work(app):
+        job = enqueue(app, "from_checkpoint")
+        assert job.result(SECONDS) == {"at": 7}
+    with app.database.read() as tx:
+        assert [one.status.name for one in jobs.chain(tx, job.id)] == ["FAILED", "COMPLETED"]
+
+
+@pytest.mark.parametrize("task", ["wait.async", "wait.child", "wait.thread"])
+def test_cancel_ends_running_work(app: App, task: str):
+    with at_work(app):
+        job = enqueue(app, task)
+        until(lambda: job.status == "RUNNING")
+        job.cancel()
+        until(lambda: job.status == "CANCELLED")
+    run = job.run
+    assert run is not None
+    assert run.status is not None
+    assert run.status.name == "FAILED"
+    assert (run.error or "").startswith("cancelled by ")
+    assert not check(app.database, quiet=True).findings
+
+
+@pytest.mark.parametrize("task", ["wait.async", "wait.child"])
+def test_interrupt_pauses_and_resume_runs_the_same_job_again(app: App, task: str):
+    with at_work(app):
+        job = enqueue(app, task)
+        until(lambda: job.status == "RUNNING")
+        job.interrupt()
+        until(lambda: job.status == "PAUSED")
+        assert (job.row.reason or "").startswith("interrupted by ")
+        assert job.run is not None
+        assert job.run.finished_at is None
+        job.resume()
+        until(lambda: job.status == "RUNNING")
+        assert job.row.fence == 2
+        job.interrupt()
+        until(lambda: job.status == "PAUSED")
+        job.resolve({"by": "hand"})
+        assert job.result(SECONDS) == {"by": "hand"}
+    assert not check(app.database, quiet=True).findings
+
+
+@pytest.mark.parametrize("task", ["wait.async", "wait.child", "wait.thread"])
+def test_timeout_fails_the_job(app: App, task: str):
+    with at_work(app):
+        job = app.tasks[task].using(timeout="0.2s", retry=0).enqueue()
+        with pytest.raises(JobFailed, match=r"ran longer than"):
+            job.result(SECONDS)
+    assert job.row.failure_kind is FailureKind.TIMEOUT
+
+
+def test_budget_stops_the_job_and_names_the_meter(app: App):
+    with at_work(app):
+        job = app.tasks["report.async"].using(budget={"tokens": 15}).enqueue()
+        with pytest.raises(JobFailed, match="budget for tokens used up: 20 of 15"):
+            job.result(SECONDS)
+    assert job.row.failure_kind is FailureKind.BUDGET
+    assert job.row.exhausted == 1
+    with app.database.read() as tx:
+        assert jobs.spent(tx, job.id) == {"tokens": 20}
+
+
+def test_how_a_task_may_end_itself(app: App):
+    with at_work(app):
+        retry, fail, skip = (enqueue(app, f"raises.{how}") for how in ("retry", "fail", "skip"))
+        until(lambda: all(job.status in ("FAILED", "SKIPPED") for job in (retry, fail, skip)))
+    assert skip.status == "SKIPPED"
+    assert skip.row.reason == "nothing new"
+    assert fail.row.exhausted == 1
+    with app.database.read() as tx:
+        waiting = jobs.automatic_retry(tx, retry.id)
+    assert waiting is not None
+    assert waiting.status.name == "SCHEDULED"
+    assert (waiting.not_before or 0) - waiting.created_at == 3600 * 1_000_000
+
+
+def test_work_that_stops_unasked_has_failed(app: App):
+    with at_work(app):
+        job = enqueue(app, "cancels_itself")
+        with pytest.raises(JobFailed, match="nobody had asked"):
+            job.result(SECONDS)
+
+
+def test_a_crash_of_the_child_ends_the_job_and_not_the_worker(app: App):
+    with at_work(app):
+        job = enqueue(app, "segfault")
+        with pytest.raises(JobFailed):
+            job.result(SECONDS)
+        assert job.row.failure_kind is FailureKind.EXIT_CODE
+        assert job.run is not None
+        assert job.run.exit_code == -11
+        assert enqueue(app, "plain", word="still here").result(SECONDS)["word"] == "still here"
+
+
+def test_work_that_does_not_stop_keeps_its_claim(app: App, monkeypatch: pytest.MonkeyPatch):
+    # The bound is ten seconds in real life; what happens beyond it is the same after none.
+    monkeypatch.setattr("headway.engine.worker.STUCK_AFTER", 0.0)
+    unlimited(app)
+    with at_work(app) as worker:
+        job = enqueue(app, "deaf")
+        until(lambda: job.status == "RUNNING")
+        job.cancel()
+        until(lambda: job.row.reason == "not stopping")
+        assert job.status == "RUNNING"
+        later = enqueue(app, "add", a=1, b=1)
+        worker.tick()
+        assert later.status == "QUEUED", "a stuck worker took new work"
+        assert worker.only_stuck_left
+        worker.running.clear()  # its process would end here; this one goes on with other tests
+    assert "job.not_stopping" in events(app, job)
+
+
+def test_many_jobs_share_commits(app: App):
+    unlimited(app)
+    app.tasks["add"].enqueue_many([{"a": n, "b": n} for n in range(300)])
+    with at_work(app, slots=100) as worker:
+        turns = 0
+        write = worker._write
+
+        def counted(*args: Any) -> Any:
+            nonlocal turns
+            turns += 1
+            return write(*args)
+
+        worker._write = counted  # type: ignore[method-assign]
+        until(lambda: worker.finished == 300)
+    assert turns < 100
+    assert not check(app.database, quiet=True).findings
+
+
+def test_a_lost_commit_answer_is_read_back(app: App):
+    """The commit lands, its answer does not: the worker must neither lose its claims nor run them twice."""
+    worker = Worker(app.database, app.registry, Wishes(artifacts=app.settings.artifacts))
+    worker.database.transact("register", worker._register)
+    job = enqueue(app, "add", a=1, b=2)
+    write = worker._write
+
+    def lose_the_answer(tx: Tx, *args: Any) -> Any:
+        write(tx, *args)
+        if not tx.committed:
+            tx.commit()
+        raise CommitUnknown("the answer was lost")
+
+    worker._write = lose_the_answer  # type: ignore[method-assign]
+    with pytest.raises(CommitUnknown):
+        worker.tick()
+    assert job.status == "RUNNING"
+    worker._write = write  # type: ignore[method-assign]
+    worker.tick()  # reads back its claim and runs it
+    until(lambda: bool(worker.ended_work))
+    worker._write = lose_the_answer  # type: ignore[method-assign]
+    with pytest.raises(CommitUnknown):
+        worker.tick()
+    assert job.status == "COMPLETED"
+    worker._write = write  # type: ignore[method-assign]
+    worker.tick()
+    assert not worker.running
+    assert sorted(worker.free) == [0, 1, 2, 3]
+    assert events(app, job) == ["job.created", "job.claimed", "job.completed"]
+    assert not check(app.database, quiet=True).findings
+    worker.close()
+
+
+def test_only_the_named_tasks_are_served(app: App):
+    other = enqueue(app, "add", a=1, b=1)
+    with at_work(app, tasks=("pla*",)):
+        assert enqueue(app, "plain", word="x").result(SECONDS)["word"] == "x"
+        assert other.status == "QUEUED"
+
+
+def test_a_scheduled_job_starts_while_the_worker_is_busy(app: App):
+    """A worker that never goes idle must still see what becomes due."""
+    unlimited(app)
+    with at_work(app, slots=2) as worker:
+        late = app.tasks["add"].using(priority=100, delay="0.3s").enqueue(a=1, b=1)
+
+        def busy() -> bool:
+            if worker.claimed - worker.finished < 50:
+                app.tasks["add"].enqueue_many([{"a": 1, "b": 1}] * 50)
+            return late.status == "COMPLETED"
+
+        until(busy)
+
+
+def test_an_expired_job_is_skipped_without_a_run(app: App):
+    job = app.tasks["add"].using(expires_at="2020-01-01T00:00:00Z").enqueue(a=1, b=1)
+    with at_work(app):
+        until(lambda: job.status == "SKIPPED")
+    assert job.row.reason == "expired"
+    assert job.run is None
