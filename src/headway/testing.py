@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
 from headway.app import App
-from headway.clock import micros
+from headway.clock import Clock, micros
 from headway.engine import notes
 from headway.engine.calling import outcome_of
 from headway.engine.context import Context
@@ -21,7 +22,7 @@ from headway.model.values import instant, seconds
 from headway.store import claims
 from headway.store.db import Tx
 
-__all__ = ["FrozenClock", "assert_enqueued", "drain"]
+__all__ = ["FrozenClock", "assert_enqueued", "drain", "isolated"]
 
 
 class FrozenClock:
@@ -40,6 +41,21 @@ class FrozenClock:
     def advance(self, duration: float | str) -> None:
         """`clock.advance("10s")`"""
         self.time += micros(seconds(duration, field="duration"))
+
+
+@contextmanager
+def isolated(app: App, database: str, *, clock: Clock | None = None) -> Iterator[App]:
+    """The app on a database of its own, and by a clock of its own, for as long as a test takes."""
+    before = dict(app._overrides), app._clock
+    app.close()
+    app.configure(None, {"database": database})
+    app._clock = clock
+    try:
+        yield app
+    finally:
+        app.close()
+        app._overrides, app._clock = before
+        app.configure(None, {})
 
 
 class _Here(Worker):

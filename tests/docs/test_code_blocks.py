@@ -7,6 +7,7 @@ import io
 import os
 import re
 import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from headway import App
 from headway.cli.commands import build
-from tests.docs.pages import PAGES, Block, blocks, page_name
+from tests.docs.pages import PAGES, ROOT, Block, blocks, page_name
 
 _PRINTS = re.compile(r"^\s*print\(.*\)  # (.+)$")
 _MOST_NOT_RUN = 8
@@ -64,6 +65,8 @@ def test_python_blocks_run(
     try:
         for block in of_language(page, "python"):
             _run(page, folder, block, names)
+        if any(name.startswith("test_") for name in names):
+            _run_tests(page, folder)
     finally:
         _close_apps(names)
 
@@ -79,6 +82,22 @@ def _run(page: Path, folder: Path, block: Block, names: dict[str, Any]) -> None:
         with contextlib.redirect_stdout(output):
             exec(code, names)
         _check_output(block, output.getvalue().splitlines())
+
+
+def _run_tests(page: Path, folder: Path) -> None:
+    """A page about tests shows tests that pass."""
+    (folder / "test_page.py").write_text(
+        "\n".join(block.text for block in of_language(page, "python") if block.note is None), "utf-8"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "test_page.py"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT / "src")])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
 def _check_output(block: Block, printed: list[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
@@ -95,7 +95,7 @@ class Call:
 
 
 def command(
-    family: typer.Typer, name: str, **wishes: Any
+    family: typer.Typer, name: str, *, shared: Sequence[str] = tuple(SHARED), **wishes: Any
 ) -> Callable[[Callable[..., int | None]], Callable[..., None]]:
     """Declares a command. The function gets a Call first and may return an exit code."""
 
@@ -103,16 +103,16 @@ def command(
         _, *own = inspect.signature(function, eval_str=True).parameters.values()
 
         @wraps(function)
-        def callback(*, as_json: bool, database: str | None, config: Path | None, **given: Any) -> None:
+        def callback(*, as_json: bool, database: str | None = None, config: Path | None = None, **given: Any) -> None:
             flags = {"database": database} if database is not None else {}
             code = function(Call(Out(as_json=as_json), config, flags), **given)
             raise typer.Exit(code or 0)
 
-        shared = [
-            inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS[option], annotation=kind)
-            for option, kind in SHARED.items()
+        more = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS[name], annotation=SHARED[name])
+            for name in shared
         ]
-        parameters = [*(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own), *shared]
+        parameters = [*(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own), *more]
         callback.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         callback.__annotations__ = {p.name: p.annotation for p in parameters}
         family.command(name, **wishes)(callback)

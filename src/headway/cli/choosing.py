@@ -5,14 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headway.cli.call import Call, Desk
 from headway.cli.out import one_line
 
-Ids = Annotated[list[int] | None, typer.Argument(metavar="ID", help="Jobs by number.", show_default=False)]
+if TYPE_CHECKING:
+    from headway.errors import HeadwayError
+
+LARGEST = 2**63 - 1
+Ids = Annotated[
+    list[int] | None,
+    typer.Argument(metavar="ID", help="Jobs by number.", show_default=False, min=1, max=LARGEST),
+]
 Status = Annotated[list[str], typer.Option("--status", metavar="STATUS", help="In this state; may be repeated.")]
 TaskName = Annotated[str | None, typer.Option("--task", metavar="TASK", help="Of this task.")]
 Key = Annotated[str | None, typer.Option("--key", metavar="TEXT", help="With this key.")]
@@ -29,7 +36,7 @@ def choose(call: Call, desk: Desk, verb: str, ids: Sequence[int], given: dict[st
     """The jobs a verb is for. A filter alone takes those whose state allows the verb, after a question."""
     from headway.cli import parsing
     from headway.errors import BadInput
-    from headway.model.states import MOVES, Verb
+    from headway.model.states import MOVES, State, Verb
 
     wanted = parsing.filters(**given)
     filtered = any(given.values())
@@ -40,7 +47,9 @@ def choose(call: Call, desk: Desk, verb: str, ids: Sequence[int], given: dict[st
     if ids:
         return list(dict.fromkeys(ids))
     if not wanted.statuses:
-        wanted = replace(wanted, statuses=frozenset(MOVES[Verb(verb)]))
+        # What was cancelled, or waits for a person, is retried by number or by --status only.
+        usual = {State.FAILED} if verb == "retry" else MOVES[Verb(verb)]
+        wanted = replace(wanted, statuses=frozenset(usual))
     found = _all(desk, wanted)
     if verb == "retry":
         with desk.read() as tx:
@@ -96,7 +105,7 @@ def apply(call: Call, desk: Desk, ids: Sequence[int], change: Callable[[int], An
     from headway.errors import HeadwayError, Unreachable
 
     done: list[int] = []
-    worst = 0
+    refused: list[HeadwayError] = []
     for job_id in ids:
         try:
             done.append(change(job_id).id)
@@ -105,21 +114,23 @@ def apply(call: Call, desk: Desk, ids: Sequence[int], change: Callable[[int], An
         except HeadwayError as error:
             if len(ids) == 1:
                 raise
-            call.out.say(f"headway: {one_line(str(error))}")
-            worst = max(worst, code_of(error))
-    _answer(call, desk, done, said)
-    return worst
+            refused.append(error)
+    _answer(call, desk, done, refused, said)
+    return max(map(code_of, refused), default=0)
 
 
-def _answer(call: Call, desk: Desk, ids: Sequence[int], said: str) -> None:
+def _answer(call: Call, desk: Desk, done: Sequence[int], refused: Sequence[HeadwayError], said: str) -> None:
     from headway.cli.shapes import job_json
     from headway.store import reading
 
     with desk.read() as tx:
-        views = [reading.view(tx, desk.tenant_id, job_id) for job_id in ids]
+        views = [reading.view(tx, desk.tenant_id, job_id) for job_id in done]
     if call.out.as_json:
-        call.out.data({"items": [job_json(view) for view in views], "next": None})
+        errors = [{"code": error.code, "message": str(error)} for error in refused]
+        call.out.data({"items": [job_json(view) for view in views], "errors": errors, "next": None})
         return
+    for error in refused:
+        call.out.say(f"headway: {one_line(str(error))}")
     for view in views:
         reason = f" ({one_line(view.job.reason)})" if view.job.reason else ""
         call.out.show(f"job {view.job.id} {said}: now {view.job.status.name}{reason}")

@@ -1,6 +1,141 @@
-"""placeholder"""
+"""`demo`: real jobs, real processes and a real kill -9 in a temporary folder, told in plain words."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from headway.cli.call import Call, command
 
-def register(root: typer.Typer) -> None: ...
+if TYPE_CHECKING:
+    from headway.cli.demo_stage import Stage
+    from headway.store.reading import JobView
+
+Views = Sequence["JobView"]
+
+
+def register(root: typer.Typer) -> None:
+    @command(root, "demo", shared=["as_json"])
+    def demo(
+        call: Call,
+        fast: Annotated[bool, typer.Option("--fast", help="Without the pauses that make it readable.")] = False,
+    ) -> int:
+        """Watch Headway at work for half a minute: progress, retries, priorities, a cancel, a crash."""
+        from headway.cli.demo_stage import Stage
+
+        before = signal.signal(signal.SIGTERM, _interrupt)
+        try:
+            with (
+                tempfile.TemporaryDirectory(prefix="headway-demo-") as folder,
+                Stage(call.out, Path(folder), fast) as stage,
+            ):
+                for scene in (opening, progress, retries, order, cancelling, crash, checking):
+                    scene(stage)
+                ending(stage)
+            return 0
+        except KeyboardInterrupt:
+            call.out.say("headway: the demo was stopped; nothing is left of it")
+            return 130
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+# --- the scenes ---------------------------------------------------------------------------------------------------
+
+
+def opening(stage: Stage) -> None:
+    stage.title("Headway", "Jobs are kept in a database; a worker is a process that runs them. Here both are real:")
+    pid = stage.start_worker()
+    stage.tell(f"the database is {stage.database}, the worker is process {pid}.")
+    stage.tell("One job runs at a time, which is the default: they are long and want the machine for themselves.")
+
+
+def progress(stage: Stage) -> None:
+    stage.title("1. A job with progress", "The work reports how far it is; `headway top` and `headway jobs show` tell.")
+    stage.enqueue("demo.bake", {"loaves": 8, "seconds": stage.pace(5.0)})
+    stage.watch("a job at work", all_in("COMPLETED"))
+
+
+def retries(stage: Stage) -> None:
+    stage.title(
+        "2. A job that fails",
+        "It is tried again after a while, each time as a new job that says which one it retries.",
+    )
+    retry = {"max_attempts": 3, "base_delay": stage.pace(1.0)}
+    stage.enqueue("demo.flaky", {"succeeds_on": 3}, retry=retry)
+    stage.watch("a chain of retries", lambda views: len(views) == 3 and views[-1].job.status.name == "COMPLETED")
+
+
+def order(stage: Stage) -> None:
+    stage.title("3. Priority", "While the first job runs, three more come in. The highest priority goes first.")
+    seconds = stage.pace(1.0)
+    first = stage.enqueue("demo.step", {"name": "first", "seconds": 2 * seconds})
+    stage.await_status(first, "RUNNING")
+    for name, priority in (("low", 0), ("middle", 50), ("high", 90)):
+        stage.enqueue("demo.step", {"name": name, "seconds": seconds}, priority=priority)
+    views = stage.watch("four jobs, one at a time", all_in("COMPLETED"))
+    started = sorted(views[1:], key=lambda view: view.job.started_at or 0)
+    stage.tell("They started in this order: " + ", ".join(f"priority {view.job.priority}" for view in started) + ".")
+
+
+def cancelling(stage: Stage) -> None:
+    stage.title("4. A cancel", "A running job is asked to stop, and is ended with all its processes if it does not.")
+    job_id = stage.enqueue("demo.endless", {})
+    stage.await_progress(job_id, 3)
+    stage.tell(f"$ headway jobs cancel {job_id}")
+    stage.client.cancel(job_id)
+    stage.watch("a job that was cancelled", all_in("CANCELLED"))
+
+
+def crash(stage: Stage) -> None:
+    stage.title(
+        "5. Pulling the plug", "In the middle of a job its worker is killed, as by a power cut or a full memory."
+    )
+    retry = {"max_attempts": 3, "base_delay": stage.pace(1.0)}
+    job_id = stage.enqueue("demo.journey", {"stages": 10, "seconds": stage.pace(5.0, least=2.0)}, retry=retry)
+    stage.await_progress(job_id, 4)
+    stage.tell(f"$ kill -9 {stage.kill_worker()}")
+    stage.watch("its worker is gone, its job is not", lambda _: True)
+    pid = stage.start_worker()
+    stage.tell(f"A new worker, process {pid}, starts. Before anything else it looks for work whose owner is gone.")
+    views = stage.watch(
+        "lost, retried, completed", lambda found: len(found) == 2 and found[-1].job.status.name == "COMPLETED"
+    )
+    stage.tell(f"The retry went on from its checkpoint: {views[-1].run.result if views[-1].run else ''}")
+
+
+def checking(stage: Stage) -> None:
+    from headway.verify import check
+
+    stage.title("6. The history", "Every step of every job was recorded. `headway verify` checks the record:")
+    stage.stop_worker()
+    report = check(stage.client.database, quiet=True)
+    for finding in report.findings:
+        stage.tell(f"{finding.invariant} {finding.thing}: {finding.text}")
+    stage.tell(f"{report.counted.get('jobs', 0)} jobs looked at, {len(report.findings)} promises broken.")
+
+
+def ending(stage: Stage) -> None:
+    stage.title("Now you", "The demo's folder is removed. In a folder of your own:")
+    for line, meaning in (
+        ("headway up", "start Headway here, on ./headway.db"),
+        ("headway sh --follow -- echo hello", "in another terminal: a job of any program"),
+        ("headway jobs ls", "what there is, and how it ended"),
+        ("headway top", "what runs and what waits, live"),
+        ("headway up --app jobs.py:app", "run your own Python functions"),
+    ):
+        stage.tell(f"{line:<36}{meaning}")
+
+
+def all_in(status: str) -> Callable[[Views], bool]:
+    return lambda views: bool(views) and all(view.job.status.name == status for view in views)

@@ -10,11 +10,11 @@ import typer
 
 from headway.cli import verbs
 from headway.cli.call import Call, Desk, command, family
-from headway.cli.choosing import By, Key, Kind, Search, Since, Status, TaskName, Until
+from headway.cli.choosing import LARGEST, By, Key, Kind, Search, Since, Status, TaskName, Until
 
 jobs = family("Look at jobs, change them, stop them.")
 NONE: list[str] = []
-Id = Annotated[int, typer.Argument(metavar="ID", help="A job by its number.")]
+Id = Annotated[int, typer.Argument(metavar="ID", help="A job by its number.", min=1, max=LARGEST)]
 Limit = Annotated[int, typer.Option("--limit", "-n", metavar="1..200", help="How many at most.")]
 Cursor = Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on where a page ended: its `next`.")]
 
@@ -177,7 +177,7 @@ def explain(call: Call, job_id: Id) -> None:
 @command(jobs, "wait")
 def wait(
     call: Call,
-    ids: Annotated[list[int], typer.Argument(metavar="ID", help="Jobs by number.")],
+    ids: Annotated[list[int], typer.Argument(metavar="ID", help="Jobs by number.", min=1, max=LARGEST)],
     timeout: Annotated[str | None, typer.Option(metavar="DURATION", help="Give up after a while.")] = None,
 ) -> int:
     """Wait until jobs, with their retries, have ended. Exits 1 if one of them failed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from types import TracebackType
@@ -22,6 +23,7 @@ _CODES: tuple[tuple[type[errors.HeadwayError], int], ...] = (
     (errors.Unreachable, UNREACHABLE),
     (errors.HeadwayError, REFUSED),
 )
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _QUICK = (["--version"], ["version"])
 
 
@@ -35,6 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _never_fail_to_write(stream)
     if argv is None:
         sys.excepthook = _last_words
+    if any(_SURROGATE.search(arg) for arg in args):
+        return _tell(errors.BadInput("an argument is not UTF-8 text: write it in UTF-8"), "--json" in args)
     return _run(args)
 
 
@@ -52,6 +56,9 @@ def _run(args: list[str]) -> int:
         return _tell_usage(error, as_json)
     except Abort:
         return 130
+    except OSError as error:
+        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        return _tell(errors.Refused(f"{what}: check that it is there and that this user may use it"), as_json)
     return code if isinstance(code, int) else DONE
 
 
@@ -72,8 +79,17 @@ def _tell(error: errors.HeadwayError, as_json: bool) -> int:
         print(f"headway: the settings have {len(problems)} problems: correct them", file=sys.stderr)
         print("\n".join(f"  {visible(one)}" for one in problems), file=sys.stderr)
     else:
-        print(f"headway: {visible(' '.join(str(error).split()))}", file=sys.stderr)
+        print(f"headway: {visible(' '.join(str(error).split()))}{_remedy(error)}", file=sys.stderr)
     return code
+
+
+def _remedy(error: errors.HeadwayError) -> str:
+    """Where the message itself does not say what to do."""
+    if type(error) is errors.NotFound and ": " not in str(error):
+        return ": see `headway jobs ls`"
+    if isinstance(error, errors.Unreachable) and "PostgreSQL cannot be reached" in str(error):
+        return ": start it, or name another database with --database"
+    return ""
 
 
 def _tell_usage(error: TyperException, as_json: bool) -> int:

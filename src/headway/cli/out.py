@@ -72,26 +72,32 @@ class Out:
 
     def say(self, text: str) -> None:
         """A message beside the data."""
-        print(text, file=sys.stderr, flush=True)
+        print(visible(text), file=sys.stderr, flush=True)
 
 
 def table(*columns: str, flexible: Sequence[str] = ()) -> Table:
-    """Columns side by side without lines; the flexible ones are cut where the terminal ends."""
+    """Columns side by side without lines. The flexible ones give way where the terminal ends, the others never."""
     from rich.table import Table
 
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column in columns:
-        if column in flexible:
-            made.add_column(column, overflow="ellipsis", no_wrap=True, ratio=None, min_width=8)
-        else:
-            made.add_column(column, no_wrap=True)
+        # Rich narrows columns that may wrap, and only those; their cells do not, they are cut.
+        made.add_column(column, no_wrap=column not in flexible)
     return made
 
 
 def styled(text: str, style: str = "") -> Text:
+    """A cell: one line, cut where there is no room."""
     from rich.text import Text
 
-    return Text(one_line(text), style=style)
+    return Text(one_line(text), style=style, no_wrap=True, overflow="ellipsis")
+
+
+def paragraph(text: str, style: str = "") -> Text:
+    """Words that go on in the next line."""
+    from rich.text import Text
+
+    return Text(visible(text), style=style)
 
 
 def problem(error_code: str, text: str, exit_code: int, **facts: Any) -> dict[str, object]:

@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from headway.cli.call import Call, command, family
-from headway.cli.choosing import By, Key, Kind, Search, TaskName, apply
+from headway.cli.choosing import LARGEST, By, Key, Kind, Search, TaskName, apply
 from headway.cli.jobs import NONE, Cursor, Limit, fill, more
 
 runs = family("Look at runs, the records of what was executed.")
-Id = Annotated[int, typer.Argument(metavar="ID", help="A run: it has its job's number.")]
+Id = Annotated[int, typer.Argument(metavar="ID", help="A run: it has its job's number.", min=1, max=LARGEST)]
 Status = Annotated[
     list[str],
     typer.Option("--status", metavar="STATUS", help="COMPLETED, FAILED, SKIPPED, or RUNNING while it is open."),

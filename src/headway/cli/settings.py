@@ -10,7 +10,7 @@ config = family("Look at the settings, check them.")
 @command(config, "show")
 def show(call: Call) -> None:
     """Print every setting with its value, where it comes from and what it means."""
-    from headway.cli.out import styled, table
+    from headway.cli.out import paragraph, styled, table
     from headway.config import explain
 
     found = explain(call.settings())
@@ -20,7 +20,7 @@ def show(call: Call) -> None:
     made = table("SETTING", "VALUE", "FROM", "MEANING", flexible=("VALUE", "FROM", "MEANING"))
     for one in found:
         style = "" if one.source == "default" else "bold"
-        made.add_row(styled(one.name, style), styled(one.value, style), styled(one.source), styled(one.description))
+        made.add_row(styled(one.name, style), styled(one.value, style), styled(one.source), paragraph(one.description))
     call.out.show(made)
 
 

@@ -159,7 +159,7 @@ def register(root: typer.Typer) -> None:
             call.out.say(f"looked at: {looked}")
         return 4 if report.findings else 0
 
-    @command(root, "version")
+    @command(root, "version", shared=["as_json"])
     def version(call: Call) -> None:
         """Print the version."""
         from headway import __version__

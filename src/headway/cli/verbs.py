@@ -7,9 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from headway.cli.call import Call, command
-from headway.cli.choosing import By, Ids, Key, Kind, Search, Since, Status, TaskName, Until, Yes, apply, choose
+from headway.cli.choosing import LARGEST, By, Ids, Key, Kind, Search, Since, Status, TaskName, Until, Yes, apply, choose
 
 NONE: list[str] = []
+Id = Annotated[int, typer.Argument(metavar="ID", help="A job by its number.", min=1, max=LARGEST)]
 Pairs = Annotated[list[str] | None, typer.Argument(metavar="NAME=VALUE", help="Params to set.", show_default=False)]
 Params = Annotated[str | None, typer.Option(metavar="JSON|@FILE|-", help="All params at once; - reads stdin.")]
 Priority = Annotated[int | None, typer.Option(metavar="0..100", help="Another priority.")]
@@ -127,7 +128,7 @@ def register(jobs: typer.Typer) -> None:
     @command(jobs, "edit")
     def edit(
         call: Call,
-        job_id: Annotated[int, typer.Argument(metavar="ID")],
+        job_id: Id,
         pairs: Pairs = None,
         params: Params = None,
         priority: Priority = None,
@@ -144,22 +145,30 @@ def register(jobs: typer.Typer) -> None:
         if not pairs and (params, priority, start, end) == (None, None, None, None):
             raise BadInput("edit what? Give name=value, --params, --priority, --not-before or --expires-at")
         with call.desk() as desk:
-            new = parsing.params(pairs or [], params) if pairs or params is not None else None
-            if new is not None and params is None:  # single params are set, the others stay
-                new = {**json.loads(desk.client.get(job_id).params), **new}
-            change: dict[str, Any] = {"params": new, "priority": priority, "not_before": start, "expires_at": end}
+            change: dict[str, Any] = {"priority": priority, "not_before": start, "expires_at": end}
+            if pairs or params is not None:
+                change["params"] = parsing.params(pairs or [], params)
+            if pairs and params is None:  # single params are set, the others stay as they were when we looked
+                job = desk.client.get(job_id)
+                change |= {"params": {**json.loads(job.params), **change["params"]}, "if_version": job.version}
             return apply(call, desk, [job_id], lambda number: desk.client.edit(number, **change), "changed")
 
     @command(jobs, "move")
     def move(
         call: Call,
-        job_id: Annotated[int, typer.Argument(metavar="ID")],
+        job_id: Id,
         to: Annotated[
             str | None, typer.Option(metavar="top|bottom|front", help="An end of its priority; front is before all.")
         ] = None,
-        before: Annotated[int | None, typer.Option(metavar="ID", help="Directly before another job.")] = None,
-        after: Annotated[int | None, typer.Option(metavar="ID", help="Directly after another job.")] = None,
-        rank: Annotated[int | None, typer.Option(metavar="N", help="To this place in the queue.")] = None,
+        before: Annotated[
+            int | None, typer.Option(metavar="ID", help="Directly before another job.", max=LARGEST)
+        ] = None,
+        after: Annotated[
+            int | None, typer.Option(metavar="ID", help="Directly after another job.", max=LARGEST)
+        ] = None,
+        rank: Annotated[
+            int | None, typer.Option(metavar="N", help="To this place in the queue.", max=1_000_000)
+        ] = None,
     ) -> int:
         """Give a waiting job another place in the queue."""
         place: dict[str, Any] = {"to": to, "before": before, "after": after, "rank": rank}

@@ -184,6 +184,7 @@ class Client:
     ) -> Job:
         def work(tx: Tx) -> Job:
             if alone:  # what is decided by looking at many jobs is decided by one at a time
+                tx.run("pin_plans")
                 tx.run("lock_tenant", id=self.tenant_id)
             job = jobs.lock(tx, job_id, self.tenant_id)
             jobs.apply(tx, change(tx, job, self._now(tx)), self.actor)

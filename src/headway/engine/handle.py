@@ -11,6 +11,7 @@ from headway.engine.client import Client
 from headway.errors import JobFailed
 from headway.model import job as stored
 from headway.model.states import State
+from headway.model.values import instant
 from headway.store import jobs
 
 # How long `result()` sleeps between two looks: short at first, for jobs that take no time.
@@ -90,6 +91,10 @@ class Job:
         return self
 
     def edit(self, **changes: Any) -> Job:
+        """Changes `params`, `priority`, `not_before` or `expires_at`; times as `using()` takes them."""
+        for name in ("not_before", "expires_at"):
+            if changes.get(name) is not None and not isinstance(changes[name], int):
+                changes[name] = instant(changes[name], field=name)
         self._client.edit(self.id, **changes)
         return self
 

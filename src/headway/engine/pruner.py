@@ -7,11 +7,13 @@ from pathlib import Path
 
 from headway.clock import micros
 from headway.engine.loop import Loop
+from headway.model.job import Job
 from headway.store import jobs
 from headway.store.db import Database, Tx
 
 BATCH = 200
 INTERVAL = 60.0
+START = (-(2**63), 0)
 
 
 class Pruner(Loop):
@@ -22,6 +24,8 @@ class Pruner(Loop):
         self.database = database
         self.retention = retention
         self.artifacts = artifacts
+        # How far this pass has come: chains that cannot go yet must not hide those behind them.
+        self.after = START
 
     def tick(self) -> float:
         if self.retention is None:
@@ -31,20 +35,44 @@ class Pruner(Loop):
         return 0.0 if deleted else INTERVAL
 
     def prune(self, before: int) -> int:
-        """One batch of chains that ended before an instant. Returns how many jobs went."""
-        deleted, files = self.database.transact("prune", lambda tx: _prune(tx, before))
+        """One batch of chains that ended before an instant. Returns how many jobs went: 0 ends a pass."""
+        chains = self._ended(before)
+        if not chains:
+            self.after = START
+            return 0
+        deleted, files = self.database.transact("prune", lambda tx: _delete(tx, chains, before))
         for file in files:  # after the commit: a file too many is harmless, one too few is not
             (self.artifacts / file).unlink(missing_ok=True)
         return deleted
 
+    def _ended(self, before: int) -> list[list[int]]:
+        """The next chains that may go. Looked for without the write lock: what has ended stays as it ended."""
+        found: list[list[int]] = []
+        with self.database.read() as tx:
+            tx.run("pin_plans")
+            while len(found) < BATCH and (page := _first_jobs(tx, before, self.after)):
+                chains = [jobs.chain(tx, job_id) for _, job_id in page]
+                found += [[job.id for job in chain] for chain in chains if all(_ended(job, before) for job in chain)]
+                self.after = page[-1]
+        return found
 
-def _prune(tx: Tx, before: int) -> tuple[int, list[str]]:
-    doomed: set[int] = set()
-    for (job_id,) in tx.run("prunable", before=before, limit=BATCH):
-        if job_id not in doomed:
-            chain = jobs.chain(tx, job_id)
-            if all(job.finished_at is not None and job.finished_at < before for job in chain):
-                doomed.update(job.id for job in chain)
+
+def _first_jobs(tx: Tx, before: int, after: tuple[int, int]) -> list[tuple[int, int]]:
+    """The first jobs of chains, oldest end first: (finished at, id)."""
+    rows = tx.run("prunable", before=before, after_at=after[0], after_id=after[1], limit=BATCH)
+    return [(finished_at, job_id) for finished_at, job_id in rows]
+
+
+def _ended(job: Job, before: int) -> bool:
+    return job.finished_at is not None and job.finished_at < before
+
+
+def _delete(tx: Tx, chains: list[list[int]], before: int) -> tuple[int, list[str]]:
+    tx.run("pin_plans")
+    there = jobs.lock_all(tx, [job_id for chain in chains for job_id in chain])
+    # Somebody may have retried one of them since we looked: its chain goes on.
+    retried = {job_id for (job_id,) in tx.run("retries_beyond", ids=json.dumps(sorted(there)))}
+    doomed = [job_id for chain in chains if retried.isdisjoint(chain) for job_id in chain if job_id in there]
     if not doomed:
         return 0, []
     ids = json.dumps(sorted(doomed))

@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 from psycopg import errors as pg
+from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 
@@ -122,8 +123,11 @@ class PostgresTx(Tx):
             ) from error
 
     def rollback(self) -> None:
-        if not self.connection.closed and self.connection.info.transaction_status != 0:
-            self.connection.execute("rollback")
+        """Undoes what was not committed. A snapshot is committed: on a rollback the driver drops all it has prepared."""
+        status = self.connection.info.transaction_status
+        if not self.connection.closed and status != TransactionStatus.IDLE:
+            reading = self.label == "read" and status == TransactionStatus.INTRANS
+            self.connection.execute("commit" if reading else "rollback")
 
 
 class PostgresDatabase(Database):

@@ -174,6 +174,10 @@ def _runs(record: Record, facts: list[Fact]) -> Iterator[str]:
         said = result.get("fence") if isinstance(result, dict) else None
         if said is not None and said != record.jobs[job_id]["fence"]:
             yield f"the result of job {job_id} is of fence {said}, its row has fence {record.jobs[job_id]['fence']}"
+    for job_id, report in record.reports.items():
+        ended = record.jobs[job_id]["finished_at"]
+        if ended is not None and report["at"] > ended:
+            yield f"job {job_id} ended at {ended}, and a report of it was stored at {report['at']}"
     completed = Counter(event.thing_id for event in record.events if event.kind in ("job.completed", "job.resolved"))
     chains = Counter(record.root(job_id) for job_id in completed if job_id in record.jobs)
     for job_id, count in (*completed.items(), *chains.items()):
@@ -243,7 +247,7 @@ def _ends(record: Record, facts: list[Fact]) -> Iterator[str]:
 
 
 def _owners(record: Record, facts: list[Fact]) -> Iterator[str]:
-    """A claim is lost only after its worker was given up, and a stale fence is rejected with one event."""
+    """A claim is ended by its own worker, or lost after that was given up; a stale fence is rejected with one event."""
     gone: set[str] = set()
     owner: dict[int, str] = {}
     for event in record.events:
@@ -251,9 +255,12 @@ def _owners(record: Record, facts: list[Fact]) -> Iterator[str]:
             gone.add(f"{event.thing_id:x}")
         elif event.kind == "job.claimed":
             owner[event.thing_id] = event.actor["id"]
-        elif event.data.get("failure_kind") == "LOST" and event.actor["type"] == "system":
-            if owner[event.thing_id] not in gone:
-                yield f"job {event.thing_id} was taken from worker {owner[event.thing_id]}, which nobody gave up"
+        elif event.thing == "job" and event.status not in (None, State.RUNNING) and event.thing_id in owner:
+            was, by = owner.pop(event.thing_id), event.actor
+            if by["type"] == "worker" and by["id"] != was:
+                yield f"job {event.thing_id} was held by worker {was}, and worker {by['id']} ended it ({event.kind})"
+            if by["type"] == "system" and event.data.get("failure_kind") == "LOST" and was not in gone:
+                yield f"job {event.thing_id} was taken from worker {was}, which nobody gave up"
     late = Counter((e.thing_id, e.fence) for e in record.events if e.kind == "job.late_write_rejected")
     for (job_id, fence), count in late.items():
         if count > 1:

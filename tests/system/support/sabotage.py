@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
+from headway import testing
 from headway.engine import finish, recovery, worker
-from headway.model.job import Actor, Claim, Job
-from headway.model.outcome import Outcome
-from headway.model.states import State
-from headway.store import db, jobs, workers
+from headway.engine.finish import Ended
+from headway.model.job import Actor, Job
+from headway.model.states import Standing
+from headway.store import db, jobs, postgres, reports, sqlite, workers
 from headway.store.db import Database, Tx
 
 ALL: dict[str, Callable[[], None]] = {}
@@ -26,23 +28,127 @@ def bug(script: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
     return add
 
 
-def rewrite(name: str, *changes: tuple[str, str]) -> None:
-    """Other words in a named statement, in both dialects."""
+def say(tx: Any, text: str) -> list[tuple[Any, ...]]:
+    """A statement of no name."""
+    found: list[tuple[Any, ...]] = tx.connection.execute(text).fetchall()
+    return found
+
+
+@bug("zombie")
+def finish_without_fence() -> None:
+    """Whoever says that a job has ended is believed."""
+    fenced = finish.finish
+
+    def believe(tx: Tx, worker_id: int, actor: Actor, ended: Sequence[Ended]) -> list[Ended]:
+        for end in ended:
+            now = jobs.lock(tx, end.claim.job_id)
+            claim = end.claim._replace(fence=now.fence)
+            fenced(tx, now.worker_id or worker_id, actor, [end._replace(claim=claim)])
+        return []
+
+    finish.finish = worker.finish = testing.finish = believe  # type: ignore[attr-defined]
+
+
+@bug("zombie")
+def reports_without_fence() -> None:
+    """Whoever reports for a job is believed."""
+    reports.require = lambda *_: None
+    reports.still_held = lambda tx, worker_id, claims: {job_id for job_id, _ in claims}
+
+
+@bug("zombie")
+def beat_without_fence() -> None:
+    """A worker that was given up may renew its lease."""
+
+    def renew(tx: Tx, worker_id: int, lease: float) -> bool:
+        say_only(tx, f"update hw_worker set beat = beat + 1 where id = {worker_id}")
+        return True
+
+    workers.beat = renew
+
+
+def say_only(tx: Any, text: str) -> None:
+    tx.connection.execute(text)
+
+
+@bug("failing")
+def retry_in_a_second_transaction() -> None:
+    """The failure is stored, then its retry."""
+    insert, transact = jobs.insert_retry, Database.transact
+    later: list[Callable[[Tx], int]] = []
+
+    def postpone(tx: Tx, parent: Job, actor: Actor, *, auto: bool, **wishes: Any) -> int:
+        if not auto:
+            return insert(tx, parent, actor, auto=auto, **wishes)
+        later.append(lambda tx: insert(tx, parent, actor, auto=True, **wishes))
+        return 0
+
+    def twice(self: Database, label: str, work: Callable[[Tx], Any]) -> Any:
+        answer = transact(self, label, work)
+        while later:
+            transact(self, "second", later.pop())
+        return answer
+
+    jobs.insert_retry = postpone  # type: ignore[assignment]
+    Database.transact = twice  # type: ignore[method-assign]
+
+
+@bug("stops")
+def stop_forgotten_when_seen() -> None:
+    """The flag of a stop request is cleared by whoever reads it."""
+    read = workers.stop_requests
+
+    def forget(tx: Tx, worker_id: int) -> list[Any]:
+        found = read(tx, worker_id)
+        say_only(tx, f"update hw_job set stop = null, stop_by = null where worker_id = {worker_id} and status = 3")
+        return found
+
+    workers.stop_requests = forget
+
+
+@bug("stops")
+def decision_without_the_stop() -> None:
+    """What becomes of a job is decided by what was known of it when it was claimed."""
+    read = finish._standing
+
+    def outdated(tx: Tx, job: Job) -> Standing:
+        return replace(read(tx, job), stop=None)
+
+    finish._standing = outdated
+
+
+@bug("neighbours")
+def recovery_takes_every_running_row() -> None:
+    """Whatever is RUNNING when recovery looks is taken for lost."""
     loaded = db.load_statements
 
     def load(dialect: str) -> dict[str, str]:
-        found = loaded(dialect)
-        text = found[name]
-        for old, new in changes:
-            text = text.replace(old, new)
-        assert text != found[name], f"{name} no longer reads as this bug expects"
-        return {**found, name: text}
+        text = "select j.id, j.worker_id, j.fence from hw_job j where j.status = 3 order by j.id limit 200"
+        return {**loaded(dialect), "orphans": text}
 
-    for module in _modules_with("load_statements"):
-        module.load_statements = load  # type: ignore[attr-defined]
+    sqlite.load_statements = postgres.load_statements = load
 
 
-def _modules_with(name: str) -> list[object]:
-    from headway.store import postgres, sqlite
+@bug("suspend")
+def recovery_by_elapsed_time() -> None:
+    """A lease that is over by the wall clock is over."""
+    recovery.Recovery._silent_for_a_lease = lambda self, seen: seen.lease_until < seen.now  # type: ignore[method-assign]
 
-    return [module for module in (db, postgres, sqlite) if hasattr(module, name)]
+
+@bug("neighbours")
+def worker_id_is_the_host() -> None:
+    """All workers of a host have one number, and the last one to start has its row."""
+    identify, register = worker.new_identity, workers.register
+
+    def alike() -> workers.Identity:
+        return replace(identify(), id=4711)
+
+    def take_over(tx: Tx, who: workers.Identity, actor: Actor, **wishes: Any) -> None:
+        if say(tx, f"select 1 from hw_worker where id = {who.id}"):
+            own = f"pid = {who.pid}, process_start = {who.process_start}, state = 'live', gone_at = null"
+            say_only(tx, f"update hw_worker set {own} where id = {who.id}")
+        else:
+            register(tx, who, actor, **wishes)
+
+    worker.new_identity = alike
+    workers.register = take_over

@@ -322,19 +322,21 @@ def shutdown(world: World) -> None:
 def zombie(world: World) -> None:
     """A worker is given up while its work goes on; its late writes come after others took over."""
     world.widen()
-    world.make("late")
-    world.make_using("late", {"on_lost": "hold"})
-    old = world.worker(slots=2)
-    old.turn(leaving=2)
-    world.await_began(2)
+    for task in ("late", "deaf"):
+        world.make(task)
+        world.make_using(task, {"on_lost": "hold"})
+    old = world.worker(slots=4)
+    old.turn(leaving=4)
+    world.await_began(4)
     world.database.transact("give_up", lambda tx: workers.retire(tx, old.who.id, "presumed dead"))
     world.recovery().tick()
     if not _is_gone(world, old):
         world.say({"broken": "a worker that was given up could renew its lease"})
     for job_id in _in_state(world, State.ERROR):
         world.app.client.resume(job_id)
-    new = world.worker(slots=2)
+    new = world.worker(slots=4)
     new.tick()
+    world.await_began(2)
     world.open_gate.set()
     old.settle()
     old.tick()
@@ -422,6 +424,7 @@ def _killed_in_a_fork(world: World) -> int | None:
     pid = os.fork()
     if pid == 0:
         worker = world.worker(slots=2)
+        worker.free = [1]  # the slot that the survivor does not have
         worker.tick()
         world.await_began()
         os.kill(os.getpid(), signal.SIGKILL)

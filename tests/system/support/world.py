@@ -252,6 +252,13 @@ def declare(world: World) -> dict[str, Task[..., Any]]:
         say({"checkpoint": 1, "job": ctx.job_id})
         return begun
 
+    def deaf(ctx: Context) -> dict[str, int]:
+        """Hears nothing and writes nothing until the gate opens."""
+        begun = begin(ctx)
+        world.began.release()
+        world.open_gate.wait(PATIENCE)
+        return begun
+
     async def sleeper(ctx: Context) -> dict[str, int]:
         begun = begin(ctx)
         world.began.release()
@@ -267,7 +274,7 @@ def declare(world: World) -> dict[str, Task[..., Any]]:
     app.task("skips", retry=retry)(skips)
     app.task("refuses", retry=retry)(refuses)
     app.task("sleeper", retry=retry)(sleeper)
-    for function in (steps, spends, attaches, slow, late):
+    for function in (steps, spends, attaches, slow, late, deaf):
         app.task(function.__name__, isolation="thread", retry=retry)(function)
     app.task("plain", retry=retry)(work.plain.function)
     return app.tasks

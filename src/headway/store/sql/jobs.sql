@@ -61,7 +61,7 @@ with recursive up(id, retry_of) as (
   union all
   select c.id from down join hw_job c on c.retry_of = down.id
 )
-select {job_columns} from down join hw_job j on j.id = down.id order by j.id;
+select {job_columns} from hw_job j where j.id in (select id from down) order by j.id;
 
 -- name: automatic_retry
 select {job_columns} from hw_job j where j.retry_of = :id and j.retry_auto = 1;
@@ -180,8 +180,13 @@ select {job_columns} from hw_job j where j.id = :id {skip_locked};
 select id from hw_job where retry_of = :id limit 1;
 
 -- name: prunable
--- Ended before the cutoff, oldest first.
-select id from hw_job where finished_at is not null and finished_at < :before order by finished_at limit :limit;
+-- First jobs of chains that ended before the cutoff, oldest first, from a place on.
+select finished_at, id from hw_job where finished_at is not null and retry_of is null and finished_at < :before
+  and finished_at >= :after_at and (finished_at > :after_at or id > :after_id) order by finished_at, id limit :limit;
+
+-- name: retries_beyond
+-- Which of these jobs have a retry that is not one of them.
+select distinct retry_of from hw_job where retry_of in {ids} and id not in {ids};
 
 -- name: begin_pruning
 update hw_pruning set active = 1;

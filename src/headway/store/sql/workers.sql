@@ -38,12 +38,12 @@ select worker_id, slot, id, task, claimed_at from hw_job where status = 3 order 
 -- name: orphans
 -- RUNNING jobs whose owner was given up or never existed. Bounded: the next round takes the rest.
 select j.id, j.worker_id, j.fence from hw_job j left join hw_worker w on w.id = j.worker_id
-where j.status = 3 and (w.id is null or w.gone_at is not null) order by j.id limit 200;
+where j.status = 3 and (w.id is null or w.gone_at is not null) order by j.worker_id, j.slot limit 200;
 
 -- name: finished_but_running
 -- RUNNING jobs whose run has ended or is missing: only damage makes them, and recovery mends them.
 select j.id, j.fence, r.status from hw_job j left join hw_run r on r.job_id = j.id
-where j.status = 3 and (r.job_id is null or r.finished_at is not null) order by j.id limit 200;
+where j.status = 3 and (r.job_id is null or r.finished_at is not null) order by j.worker_id, j.slot limit 200;
 
 -- name: undecided_failures
 -- FAILED by itself, with neither a retry nor the word that there is none.

@@ -128,7 +128,9 @@ create index hw_job_held on hw_job (tenant_id, status, id) where status between 
 create unique index hw_job_target_hold on hw_job (target_id) where target_id is not null and status between 3 and 5;
 create unique index hw_job_key on hw_job (tenant_id, task, key) where key is not null and status <= 5;
 create unique index hw_job_auto_retry on hw_job (retry_of) where retry_auto = 1;
-create index hw_job_manual_retry on hw_job (retry_of) where retry_of is not null and retry_auto = 0;
+create index hw_job_retries on hw_job (retry_of) where retry_of is not null;
+-- Failures that an automatic retry should have followed, for the one who looks whether it did.
+create index hw_job_undecided on hw_job (id, finished_at) where status = 7 and exhausted = 0;
 create index hw_job_failed on hw_job (tenant_id, id) where status = 7;
 create index hw_job_finished on hw_job (finished_at) where finished_at is not null;
 
@@ -181,6 +183,8 @@ create table hw_artifact (
   at bigint not null,
   primary key (job_id, name)
 );
+-- Files are shared by their hash: pruning asks who else has one.
+create index hw_artifact_path on hw_artifact (path);
 
 -- Append-only. `version` is gapless per thing; `status` is the state the transition led to.
 create table hw_event (

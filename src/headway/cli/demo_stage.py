@@ -1,0 +1,212 @@
+"""What the scenes of the demo play on: a database, a worker to start and to kill, and a table that follows the jobs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headway.app import App
+from headway.cli.demo_tasks import app
+from headway.cli.out import Out, paragraph, styled, table
+from headway.cli.shapes import job_json
+from headway.cli.tables import note, status_text
+from headway.engine.client import Client
+from headway.errors import HeadwayError
+from headway.store import reading
+from headway.store.pages import Filters
+from headway.store.reading import JobView
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+LOOK_SECONDS = 0.1
+PATIENCE = 60.0
+FAST = 0.08
+_BAR = 14
+
+
+class Stage:
+    """Lives in a folder of its own, reads no settings of the user's, and takes its worker along when it ends."""
+
+    def __init__(self, out: Out, folder: Path, fast: bool) -> None:
+        self.out = out
+        self.folder = folder
+        self.fast = fast
+        self.database = folder / "headway.db"
+        self.worker: subprocess.Popen[bytes] | None = None
+        self.app: App = app
+        self.since = 0
+        self.heading = ""
+        self.seen: dict[int, str] = {}
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("HEADWAY_")}
+
+    def __enter__(self) -> Stage:
+        # The user's own headway.toml and variables are not the demo's.
+        empty = self.folder / "headway.toml"
+        empty.write_text("")
+        for name in [name for name in os.environ if name.startswith("HEADWAY_")]:
+            del os.environ[name]
+        self.app.configure(empty, {"database": str(self.database)})
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop_worker()
+        self.app.close()
+
+    @property
+    def client(self) -> Client:
+        return self.app.client
+
+    def pace(self, seconds: float, least: float = 0.0) -> float:
+        return max(least, seconds * FAST) if self.fast else seconds
+
+    # --- the worker ---
+
+    def start_worker(self) -> int:
+        args = [
+            "work",
+            "--app",
+            "headway.cli.demo_tasks:app",
+            "--database",
+            str(self.database),
+            "--slots",
+            "2",
+            "--json",
+        ]
+        with open(self.folder / "worker.log", "ab") as log:
+            self.worker = subprocess.Popen(
+                [sys.executable, "-m", "headway", *args],
+                cwd=self.folder,
+                env=self.environment | {"HEADWAY_SHUTDOWN_GRACE": "1s", "PYTHONPATH": os.pathsep.join(sys.path)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for the demo, which then ends the worker
+            )
+        return self.worker.pid
+
+    def kill_worker(self) -> int:
+        assert self.worker is not None
+        self.worker.send_signal(signal.SIGKILL)
+        self.worker.wait()
+        return self.worker.pid
+
+    def stop_worker(self) -> None:
+        if self.worker is not None and self.worker.poll() is None:
+            self.worker.terminate()
+            try:
+                self.worker.wait(10.0)
+            except subprocess.TimeoutExpired:
+                self.kill_worker()
+
+    # --- telling ---
+
+    def title(self, title: str, text: str) -> None:
+        """A new scene: only the jobs made from here on belong to it."""
+        with self.client.database.read() as tx:
+            newest = reading.list_jobs(tx, self.client.tenant_id, Filters(), 1).items
+        self.since = newest[0].job.id if newest else 0
+        self.heading = title
+        self._pause()
+        if not self.out.as_json:
+            self.out.show("", paragraph(title, "bold"), paragraph(text))
+
+    def tell(self, text: str) -> None:
+        if not self.out.as_json:
+            self.out.show(paragraph(text))
+
+    def _pause(self) -> None:
+        if not self.fast and self.out.stdout.is_terminal:
+            time.sleep(1.0)
+
+    # --- jobs ---
+
+    def enqueue(self, task: str, params: dict[str, Any], **wishes: Any) -> int:
+        return self.app.enqueue(task, params, **wishes).id
+
+    def await_status(self, job_id: int, status: str) -> None:
+        self._await(lambda: self.client.get(job_id).status.name == status, f"job {job_id} did not become {status}")
+
+    def await_progress(self, job_id: int, done: float) -> None:
+        def far_enough() -> bool:
+            with self.client.database.read() as tx:
+                report = reading.view(tx, self.client.tenant_id, job_id).report
+            return report is not None and (report.done or 0) >= done
+
+        self.watch("a job at work", lambda _: far_enough(), last=False)
+
+    def watch(self, what: str, until: Callable[[Sequence[JobView]], bool], *, last: bool = True) -> Sequence[JobView]:
+        """Shows this scene's jobs, live where there is a terminal, until they are where they should be."""
+        if self.out.as_json or not self.out.stdout.is_terminal:
+            self._await(lambda: until(self._step()), f"{self.heading}: {what} did not come about")
+            if last and self.out.as_json:
+                self.out.record({"scene": self.heading, "jobs": [job_json(view) for view in self._views()]})
+            return self._views()
+        from rich.live import Live
+
+        with Live(console=self.out.stdout, auto_refresh=False, transient=not last) as live:
+            self._await(lambda: until(self._draw(live)), f"{self.heading}: {what} did not come about")
+            self._draw(live)
+        return self._views()
+
+    def _draw(self, live: Any) -> Sequence[JobView]:
+        views = self._views()
+        live.update(jobs_table(views, self.client.database.clock.now()), refresh=True)
+        return views
+
+    def _step(self) -> Sequence[JobView]:
+        """Without a terminal: one line whenever a job comes into another state."""
+        views = self._views()
+        for view in views:
+            if self.seen.get(view.job.id) != view.job.status.name and not self.out.as_json:
+                self.seen[view.job.id] = view.job.status.name
+                why = note(view, self.client.database.clock.now())
+                text = f"  job {view.job.id} {view.job.task} {view.job.status.name}" + (f": {why}" if why else "")
+                self.out.show(text)
+        return views
+
+    def _views(self) -> Sequence[JobView]:
+        with self.client.database.read() as tx:
+            page = reading.list_jobs(tx, self.client.tenant_id, Filters(), 20)
+        return [view for view in reversed(page.items) if view.job.id > self.since]
+
+    def _await(self, reached: Callable[[], bool], otherwise: str) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not reached():
+            if time.monotonic() > deadline:
+                raise HeadwayError(f"the demo is stuck: {otherwise} within {PATIENCE:g} s. {self._log()}")
+            time.sleep(LOOK_SECONDS)
+
+    def _log(self) -> str:
+        lines = (self.folder / "worker.log").read_text(errors="replace").splitlines()
+        return f"The worker said last: {lines[-1]}" if lines else "The worker said nothing"
+
+
+def jobs_table(views: Iterable[JobView], now: int) -> Table:
+    made = table("ID", "STATUS", "TASK", "PRIO", "TRY", "PROGRESS", "NOTE", flexible=("NOTE",))
+    for view in views:
+        job = view.job
+        made.add_row(
+            str(job.id),
+            status_text(job.status),
+            styled(job.task),
+            str(job.priority),
+            str(job.attempt),
+            _bar(view),
+            styled(note(view, now)),
+        )
+    return made
+
+
+def _bar(view: JobView) -> str:
+    report = view.report
+    if report is None or not report.total or report.total > 1_000:
+        return ""
+    filled = round(_BAR * min(1.0, (report.done or 0) / report.total))
+    return "#" * filled + "." * (_BAR - filled)

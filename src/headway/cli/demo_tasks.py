@@ -1,0 +1,48 @@
+"""The tasks that `headway demo` runs: an app like any other."""
+
+from __future__ import annotations
+
+import time
+
+from headway import App, Context
+
+app = App()
+
+
+@app.task("demo.bake")
+def bake(ctx: Context, loaves: int, seconds: float) -> dict[str, int]:
+    """Takes its time and says how far it is."""
+    for _ in ctx.progress(range(loaves), "loaf"):
+        time.sleep(seconds / loaves)
+    return {"loaves": loaves}
+
+
+@app.task("demo.flaky")
+def flaky(ctx: Context, succeeds_on: int) -> str:
+    """Fails until its chain of retries is long enough."""
+    if ctx.attempt < succeeds_on:
+        raise ConnectionError(f"the oven did not answer (attempt {ctx.attempt})")
+    return f"it worked on attempt {ctx.attempt}"
+
+
+@app.task("demo.step")
+def step(name: str, seconds: float) -> str:
+    time.sleep(seconds)
+    return name
+
+
+@app.task("demo.endless")
+def endless(ctx: Context) -> None:
+    """Never ends by itself; `progress` is where a stop request reaches it."""
+    for _ in ctx.progress(range(1_000_000), "round"):
+        time.sleep(0.1)
+
+
+@app.task("demo.journey")
+def journey(ctx: Context, stages: int, seconds: float) -> dict[str, int]:
+    """Remembers how far it came, so that a retry goes on from there."""
+    began = int(ctx.last_checkpoint["stage"]) if isinstance(ctx.last_checkpoint, dict) else 0
+    for stage in ctx.progress(range(began, stages), "stage"):
+        time.sleep(seconds / stages)
+        ctx.checkpoint({"stage": stage + 1})
+    return {"began_at_stage": began, "stages": stages}

@@ -1,0 +1,84 @@
+"""PostgreSQL with gates: something can be done, or waited for, just before a named statement of a transaction."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headway.store.db import Call, Row
+from headway.store.postgres import PostgresDatabase, PostgresTx
+from tests.support.waiting import PATIENCE
+
+Action = Callable[[], object]
+
+
+class Gate:
+    """A place where a transaction stands until it is let through."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self.open = threading.Event()
+
+    def __call__(self) -> None:
+        self.reached.set()
+        assert self.open.wait(PATIENCE), "nobody opened the gate"
+
+
+class GatedTx(PostgresTx):
+    def run(self, name: str, /, **params: object) -> list[Row]:
+        self._pass(name)
+        return super().run(name, **params)
+
+    def run_all(self, *calls: Call, commit: bool = False) -> list[list[Row]]:
+        for name, _ in calls:
+            self._pass(name)
+        if commit:
+            self._pass("commit")
+        return super().run_all(*calls, commit=commit)
+
+    def _commit(self) -> None:
+        self._pass("commit")
+        super()._commit()
+
+    def _pass(self, name: str) -> None:
+        database = self.database
+        assert isinstance(database, Gated)
+        for key in (name, f"{self.label}:{name}"):
+            with database.guard:
+                action = database.actions.pop(key, None)
+            if action is not None:
+                action()
+
+
+class Gated(PostgresDatabase):
+    """Each action happens once, in the thread of the first transaction that comes by."""
+
+    def __init__(self, url: str, **more: Any) -> None:
+        super().__init__(url, **more)
+        self.guard = threading.Lock()
+        self.actions: dict[str, Action] = {}
+
+    def before(self, statement: str, action: Action) -> None:
+        """`statement` is a name, `label:name`, or `commit`."""
+        self.actions[statement] = action
+
+    def gate(self, statement: str) -> Gate:
+        gate = Gate()
+        self.before(statement, gate)
+        return gate
+
+    def begin(self, label: str) -> PostgresTx:
+        tx = super().begin(label)
+        tx.__class__ = GatedTx
+        return tx
+
+    def once(self, name: str, /, **params: object) -> list[Row]:
+        with self.guard:
+            action = self.actions.pop(f"once:{name}", None)
+        if action is not None:
+            action()
+        return super().once(name, **params)
+
+    def run_on(self, connection: Any, name: str, params: Mapping[str, object]) -> list[Row]:
+        return super().run_on(connection, name, params)

@@ -1,0 +1,53 @@
+"""An app as a user would write it, for the tests of the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import Any
+
+from headway import App, Context, Fail, Skip
+
+app = App()
+
+
+@app.task("shop.greet")
+def greet(ctx: Context, name: str, times: int = 1) -> dict[str, Any]:
+    for n in ctx.progress(range(times), "greeting"):
+        ctx.log.info("hello %s, %s", name, n)
+    return {"greeted": name, "times": times}
+
+
+@app.task("shop.fail", retry={"max_attempts": 1, "base_delay": 0.05})
+def fail(ctx: Context, error: str = "no luck") -> None:
+    ctx.log.warning("about to fail")
+    raise RuntimeError(error)
+
+
+@app.task("shop.give_up")
+def give_up() -> None:
+    raise Fail("no retry will help")
+
+
+@app.task("shop.skip")
+def skip() -> None:
+    raise Skip("nothing to do today")
+
+
+@app.task("shop.wait")
+async def wait(ctx: Context, seconds: float = 600.0) -> str:
+    ctx.log.info("waiting")
+    await asyncio.sleep(seconds)
+    return "waited"
+
+
+@app.task("shop.held", retry=0, on_shutdown="pause")
+async def held(seconds: float = 600.0) -> None:
+    await asyncio.sleep(seconds)
+
+
+@app.task("shop.pid")
+def pid(ctx: Context) -> int:
+    time.sleep(0)
+    return os.getpid()
