@@ -111,9 +111,7 @@ def test_every_public_name_is_mentioned() -> None:
 def test_every_error_is_explained() -> None:
     page = text_of("docs/failures.md")
     kinds = [
-        name
-        for name, kind in vars(errors).items()
-        if isinstance(kind, type) and issubclass(kind, errors.HeadwayError)
+        name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.HeadwayError)
     ]
     assert [name for name in kinds if f"| `{name}` |" not in page] == []
 
@@ -146,8 +144,8 @@ def test_every_kind_of_event_is_explained() -> None:
 
 # What is designed and not built. A paragraph, a row or an item that names one of these says so.
 UNBUILT = re.compile(
-    r"\b(targets?|resources?|reservations?|reserved?|direct calls?|job groups?|schedules?|cron|ticks?|webhooks?|dashboard"
-    r"|templates?|HTTP|REST|tokens create|per_task|per_resource|aging|powershell)\b"
+    r"\b(targets?|resources?|reservations?|reserved?|direct calls?|job groups?|schedules?|cron|ticks?|webhooks?"
+    r"|dashboard|templates?|HTTP|REST|tokens create|per_task|per_resource|aging|powershell)\b"
 )
 EXCUSES = re.compile(r"not built yet|not part of this version|refused in this version|without effect|no effect")
 # These speak of the whole design on purpose, or belong to other pages' tests.

@@ -226,7 +226,7 @@ def test_assert_enqueued_says_what_it_found_instead(here: App) -> None:
     write.enqueue(text="a")
     with pytest.raises(AssertionError, match=r"expected a job of note.write with {'text': 'b'}, found 0.*'text': 'a'"):
         assert_enqueued(here, "note.write", text="b")
-    with pytest.raises(AssertionError, match="expected 2 jobs of note.write with {}, found 1"):
+    with pytest.raises(AssertionError, match=r"expected 2 jobs of note\.write with {}, found 1"):
         assert_enqueued(here, "note.write", count=2)
     drain(here)
     with pytest.raises(AssertionError, match="enqueued: none"):

@@ -62,8 +62,8 @@ STEPS = 60_000  # of SQLite's machine; looking at all jobs takes millions
 
 FILL = """
 insert into hw_job (id, tenant_id, bucket_id, status, gate, priority, position, created_at, fence, not_before,
-  expires_at, queued_at, started_at, finished_at, retry_of, retry_auto, exhausted, failure_kind, key, task, params, options,
-  created_by)
+  expires_at, queued_at, started_at, finished_at, retry_of, retry_auto, exhausted, failure_kind, key, task, params,
+  options, created_by)
 select 1000 + n, 1, 1 + n % 5, case when n > 50000 then 6 + n % 4 when n % 10 = 0 then 1 else 2 end,
   case when n <= 50000 and n % 10 > 0 then 1 else 0 end, n % 3, cast(n as bigint) * 1048576, n,
   case when n > 50000 then 1 else 0 end,

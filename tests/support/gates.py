@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from headway.store.db import Call, Row
@@ -44,11 +44,8 @@ class GatedTx(PostgresTx):
     def _pass(self, name: str) -> None:
         database = self.database
         assert isinstance(database, Gated)
-        for key in (name, f"{self.label}:{name}"):
-            with database.guard:
-                action = database.actions.pop(key, None)
-            if action is not None:
-                action()
+        database.act(name)
+        database.act(f"{self.label}:{name}")
 
 
 class Gated(PostgresDatabase):
@@ -58,10 +55,21 @@ class Gated(PostgresDatabase):
         super().__init__(url, **more)
         self.guard = threading.Lock()
         self.actions: dict[str, Action] = {}
+        self.conflicts = 0
 
     def before(self, statement: str, action: Action) -> None:
         """`statement` is a name, `label:name`, or `commit`."""
         self.actions[statement] = action
+
+    def act(self, statement: str) -> None:
+        with self.guard:
+            action = self.actions.pop(statement, None)
+        if action is not None:
+            action()
+
+    def pause_after_conflict(self) -> None:
+        self.conflicts += 1
+        super().pause_after_conflict()
 
     def gate(self, statement: str) -> Gate:
         gate = Gate()
@@ -72,13 +80,3 @@ class Gated(PostgresDatabase):
         tx = super().begin(label)
         tx.__class__ = GatedTx
         return tx
-
-    def once(self, name: str, /, **params: object) -> list[Row]:
-        with self.guard:
-            action = self.actions.pop(f"once:{name}", None)
-        if action is not None:
-            action()
-        return super().once(name, **params)
-
-    def run_on(self, connection: Any, name: str, params: Mapping[str, object]) -> list[Row]:
-        return super().run_on(connection, name, params)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import apsw
 import psycopg
@@ -43,7 +43,7 @@ class Life:
         self.worker_id = self.new_worker()
         self.slots = itertools.count()
 
-    def __enter__(self) -> Life:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -55,8 +55,9 @@ def refuse_affected(version: tuple[int, int, int]) -> None:
 
 
 def lib_version() -> tuple[int, int, int]:
-    number = apsw.SQLITE_VERSION_NUMBER
-    return number // 1_000_000, number // 1000 % 1000, number % 1000
+    """Of the library that is loaded, which need not be the one apsw was built with."""
+    major, minor, patch, *_ = map(int, apsw.sqlite_lib_version().split("."))
+    return major, minor, patch
 
 
 class SqliteTx(Tx):
@@ -142,6 +143,7 @@ class SqliteDatabase(Database):
             raise Unreachable(f"cannot open the database {self.path}: {error}") from error
         with translated():
             connection.set_busy_handler(_patience())
+            self._refuse_foreign(connection)
             for pragma, wanted in PRAGMAS.items():
                 # One pragma per call: a string of several stops at the first that returns a row.
                 list(connection.execute(f"pragma {pragma} = {wanted}"))
@@ -152,6 +154,12 @@ class SqliteDatabase(Database):
                     )
         self.connections.append(connection)
         return connection
+
+    def _refuse_foreign(self, connection: apsw.Connection) -> None:
+        """Before anything is changed in it: a file with tables, none of which is ours, is somebody else's."""
+        tables = {name for (name,) in connection.execute("select name from sqlite_schema where type = 'table'")}
+        if tables and "hw_schema" not in tables:
+            raise Unreachable(f"{self.path} is a database of another program: name another file in `database`")
 
     def begin(self, label: str) -> SqliteTx:
         self.writing.acquire()

@@ -1,0 +1,261 @@
+"""Whatever is wrong is said in one line with its remedy and the right exit code, and nothing is changed by it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from headway.app import App
+from headway.store.db import Database, Tx, open_database
+from headway.store.migrate import migrate
+from tests.support.cli import Here, program
+
+SHOP = ("--app", "tests.support.shop:app")
+LARGE = json.dumps({"name": "x" * 300 * 1024})
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "words"),
+    [
+        (["shop.gret", "name=x"], 2, ["no task is named 'shop.gret'", "did you mean shop.greet?"]),
+        (["nothing.like.it"], 2, ["no task is named 'nothing.like.it'", "check the spelling"]),
+        (["not a name"], 2, ["task must consist of letters"]),
+        (["shop.greet"], 2, ["params.name is missing"]),
+        (["shop.greet", "name=x", "tims=2"], 2, ["params.tims is not a parameter of the task", "times"]),
+        (["shop.greet", "name=5"], 2, ["params.name must be str, not int"]),
+        (["shop.greet", "name"], 2, ["'name' is not a param", "name=value"]),
+        (["shop.greet", "name=x", "name=y"], 2, ["params.name is given twice"]),
+        (["shop.greet", "--params", "{oops"], 2, ["params is not JSON"]),
+        (["shop.greet", "--params", "[1]"], 2, ["params must be a JSON object"]),
+        (["shop.greet", "--params", '{"name": "a", "name": "b"}'], 2, ["has the key", "name", "twice"]),
+        (["shop.greet", "--params", '{"name": NaN}'], 2, ["params.name is NaN or infinite", "use null"]),
+        (["shop.greet", "name=NaN"], 2, ["params.name is NaN or infinite"]),
+        (["shop.greet", "--params", r'{"name": "a\u0000b"}'], 2, ["params.name", "NUL"]),
+        (["shop.greet", "name=99999999999999999999999"], 2, ["params.name is an integer outside 64 bits"]),
+        (["shop.greet", "--params", "@nothing.json"], 2, ["nothing.json cannot be read", "name another file"]),
+        (["shop.greet", "--params", "@large.json"], 2, ["params", "256 KiB", "store the data elsewhere"]),
+        (["shop.greet", "name=x", "--priority", "101"], 2, ["priority must be a whole number from 0 to 100"]),
+        (["shop.greet", "name=x", "--priority", "high"], 2, ["Invalid value for '--priority'", "headway run --help"]),
+        (["shop.greet", "name=x", "--delay", "soon"], 2, ["delay is not a duration", "write it like 10s"]),
+        (["shop.greet", "name=x", "--delay=-5s"], 2, ["delay must not be negative"]),
+        (["shop.greet", "name=x", "--timeout", "0s"], 2, ["timeout must be more than 0"]),
+        (["shop.greet", "name=x", "--delay", "1s", "--not-before", "2099-01-01T00:00:00Z"], 2, ["not both"]),
+        (["shop.greet", "name=x", "--not-before", "tomorrow"], 2, ["not_before is not an RFC 3339 time"]),
+        (["shop.greet", "name=x", "--retries", "-1"], 2, ["retry.max_attempts must be a whole number from 0"]),
+        (["shop.greet", "name=x", "--budget", "tokens"], 2, ["--budget 'tokens' is not a cap", "tokens=500000"]),
+        (["shop.greet", "name=x", "--on-lost", "cry"], 2, ["on_lost must be one of retry, hold, fail"]),
+        (["shop.greet", "name=x", "--key", "a\nb"], 2, ["key must not contain control characters"]),
+        (["shop.greet", "name=x", "--prority", "1"], 2, ["No such option: --prority", "--priority"]),
+        ([], 2, ["Missing argument", "headway run --help"]),
+    ],
+)
+def test_run_refuses(here: Here, args: list[str], code: int, words: list[str]) -> None:
+    (here.folder / "large.json").write_text(LARGE)
+    here("run", *args, *SHOP).refused(code, *words)
+    assert sorted(path.name for path in here.folder.iterdir()) == ["large.json"]  # not even a database was made
+    error = here("run", *args, *SHOP, "--json")
+    assert (error.code, error.out, error.error["exit_code"]) == (code, "", code)
+
+
+def test_run_refuses_on_either_database(cli: Here, database: Database) -> None:
+    for args in (["shop.greet", "name=5"], ["shop.gret"], ["shop.greet", "name=x", "--priority", "101"]):
+        cli("run", *args, *SHOP).refused(2)
+    with database.read() as tx:
+        assert tx.run("last_job") == []
+
+
+def test_params_from_stdin_too_large(folder: Path) -> None:
+    program("run", "shop.greet", "--params", "-", *SHOP, cwd=folder, stdin=LARGE).refused(2, "params", "256 KiB")
+    assert list(folder.iterdir()) == []
+
+
+def test_an_argument_that_is_not_text(folder: Path) -> None:
+    bad = os.fsdecode(b"name=\xff")
+    program("run", "shop.greet", bad, cwd=folder).refused(2, "not UTF-8")
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "words"),
+    [
+        (["jobs", "ls", "--status", "FALED"], 2, ["there is no status 'FALED'", "did you mean FAILED?"]),
+        (["jobs", "ls", "--limit", "0"], 2, ["limit must be from 1 to 200"]),
+        (["jobs", "ls", "--cursor", "what"], 2, ["cursor is not one that a list gave"]),
+        (["jobs", "ls", "--since", "yesterday"], 2, ["since is not a duration", "write it like"]),
+        (["jobs", "ls", "--since", "2026-13-01"], 2, ["since is not a time that exists"]),
+        (["jobs", "ls", "--failure-kind", "BAD"], 2, ["there is no kind 'BAD'", "TIMEOUT"]),
+        (["jobs", "show", "0"], 2, ["Invalid value for 'ID'"]),
+        (["jobs", "show", "99999999999999999999"], 2, ["Invalid value for 'ID'"]),
+        (["jobs", "show", "one"], 2, ["Invalid value for 'ID'"]),
+        (["jobs", "logs", "1", "--tail", "-1"], 2, ["--tail must be 0 or more"]),
+        (["jobs", "wait", "1", "--timeout", "x"], 2, ["timeout is not a duration"]),
+        (["queue", "pause", "--for", "ever"], 2, ["--for is not a duration"]),
+        (["top", "--interval", "x"], 2, ["interval is not a duration"]),
+        (["nonsense"], 2, ["No such command 'nonsense'", "headway --help"]),
+        (["jobs", "lst"], 2, ["No such command 'lst'"]),
+        (["up", "--roles", "api"], 2, ["api is not part of this version", "worker, scheduler"]),
+        (["up", "--roles", "worker,king"], 2, ["there is no role 'king'"]),
+        (["work", "--slots", "0"], 2, ["--slots: must be at least 1"]),
+        (["work", "--tasks", "nope.*"], 2, ["no task fits nope.*", "there are command"]),
+        (["up", "--app", "shop"], 2, ["--app must name a module and the app in it"]),
+        (["up", "--app", "no.such.module:app"], 2, ["there is no module no.such.module"]),
+        (["up", "--app", "nothing.py:app"], 2, ["there is no file nothing.py"]),
+        (["up", "--app", "tests.support.shop:ap"], 2, ["has no App named ap", "did you mean tests.support.shop:app?"]),
+        (["up", "--app", "tests.support.cli:app"], 2, ["has no App named app", "app = App()"]),
+        (["up", "--app", "broken.py:app"], 2, ["broken cannot be imported: ZeroDivisionError", "(broken.py, line 2)"]),
+        (["up", "--app", "unparsed.py:app"], 2, ["unparsed cannot be imported: SyntaxError"]),
+        (["up", "--app", "needy.py:app"], 2, ["needy cannot be imported: ModuleNotFoundError: No module named 'nope'"]),
+        (["up", "--app", "json.py:app"], 2, ["another module is named json already", "rename json.py"]),
+    ],
+)
+def test_every_command_refuses(cli: Here, args: list[str], code: int, words: list[str]) -> None:
+    (cli.folder / "broken.py").write_text("x = 1\n1 / 0\n")
+    (cli.folder / "unparsed.py").write_text("def\n")
+    (cli.folder / "needy.py").write_text("import nope\n")
+    (cli.folder / "json.py").write_text("app = 1\n")
+    cli(*args).refused(code, *words)
+
+
+# --- databases that are not what they should be -------------------------------------------------------------------
+
+LOOKING = (
+    ["jobs", "ls"],
+    ["jobs", "show", "1"],
+    ["jobs", "cancel", "1"],
+    ["runs", "ls"],
+    ["queue", "ls"],
+    ["queue", "pause"],
+    ["status"],
+    ["top"],
+    ["workers", "ls"],
+    ["verify"],
+    ["db", "check"],
+    ["db", "backup", "copy.db"],
+)
+USING = (
+    ["run", "command", 'argv=["true"]'],
+    ["sh", "--", "true"],
+    ["up", "--no-wait"],
+    ["work", "--no-wait"],
+    ["db", "migrate"],
+)
+
+
+@pytest.mark.parametrize("args", LOOKING, ids=" ".join)
+def test_looking_makes_no_database(here: Here, args: list[str]) -> None:
+    here(*args).refused(5, "no database at ./headway.db", "headway up", "--database")
+    assert list(here.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("args", USING, ids=" ".join)
+def test_a_folder_that_is_missing(here: Here, args: list[str]) -> None:
+    here(*args, database="no/such/folder/headway.db").refused(5, "no/such/folder", "does not exist", "create it")
+    here("status", database="no/such/folder/headway.db").refused(5, "no database at no/such/folder/headway.db")
+    assert list(here.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("args", [*LOOKING, *USING], ids=" ".join)
+def test_a_folder_instead_of_a_file(here: Here, args: list[str]) -> None:
+    (here.folder / "headway.db").mkdir()
+    here(*args).refused(5, "./headway.db is ", "--database")
+
+
+@pytest.mark.parametrize("args", [*LOOKING, *USING], ids=" ".join)
+def test_a_file_that_is_no_database(here: Here, args: list[str]) -> None:
+    path = here.folder / "headway.db"
+    path.write_bytes(b"this is a text, and not a short one either: " * 50)
+    before = path.read_bytes()
+    here(*args).refused(5, "the database file is damaged", "headway db restore")
+    assert path.read_bytes() == before
+
+
+def test_a_database_of_others(here: Here) -> None:
+    connection = apsw.Connection(str(here.folder / "headway.db"))
+    connection.execute("create table theirs (n integer)")
+    connection.close()
+    here("jobs", "ls").refused(5, "./headway.db is not a database of Headway yet", "headway db migrate")
+
+
+def test_a_damaged_page(here: Here, sqlite_url: str) -> None:
+    with App(sqlite_url) as app:
+        app.tasks["command"].enqueue_many([{"argv": ["true"]}] * 200)
+    path = Path(sqlite_url)
+    damaged = bytearray(path.read_bytes())
+    for offset in range(3 * 4096, len(damaged) - 4096, 4096):
+        damaged[offset : offset + 2048] = b"\xff" * 2048
+    path.write_bytes(damaged)
+    checked = here("db", "check", database=sqlite_url)
+    assert checked.code == 5
+    assert "damaged" in checked.err
+    here("jobs", "ls", database=sqlite_url).refused(5, "the database file is damaged", "headway db check")
+
+
+def _make_newer(url: str) -> None:
+    database = open_database(url)
+    migrate(database)
+
+    def newer(tx: Tx) -> None:
+        tx.run("record_migration", version=999)
+
+    database.transact("newer", newer)
+    database.close()
+
+
+@pytest.mark.parametrize("args", [*LOOKING, *USING], ids=" ".join)
+def test_a_newer_schema(here: Here, database_url: str, args: list[str]) -> None:
+    _make_newer(database_url)
+    here(*args, database=database_url).refused(4, "has schema 999", "install the newer Headway")
+
+
+@pytest.mark.parametrize("args", [*LOOKING, *USING], ids=" ".join)
+def test_no_postgres_at_the_address(here: Here, args: list[str]) -> None:
+    url = "postgresql://headway:s3cret@127.0.0.1:1/headway"
+    answer = here(*args, database=url)
+    answer.refused(5, "PostgreSQL cannot be reached", "Connection refused", "start it", "--database")
+    assert "s3cret" not in answer.err
+
+
+def test_a_postgres_without_a_schema(here: Here, postgres_url: str) -> None:
+    for args in LOOKING:
+        here(*args, database=postgres_url).refused(5, "is not a database of Headway yet", "headway db migrate")
+
+
+def _like_others() -> list[str]:
+    """Root may write everywhere, unless it gives that right up first."""
+    if os.getuid() != 0:
+        return []
+    setpriv = shutil.which("setpriv")
+    assert setpriv is not None, "root needs setpriv for this test: install util-linux"
+    return [setpriv, "--bounding-set", "-dac_override,-dac_read_search"]
+
+
+@pytest.fixture
+def read_only(sqlite_url: str) -> Iterator[Path]:
+    """A database that one may read and not write, in a folder likewise."""
+    with App(sqlite_url) as app:
+        app.enqueue("command", {"argv": ["true"]})
+    path = Path(sqlite_url)
+    path.chmod(0o444)
+    path.parent.chmod(0o555)
+    yield path
+    path.parent.chmod(0o755)
+
+
+def test_a_file_one_may_only_read(read_only: Path, folder: Path) -> None:
+    before = read_only.read_bytes()
+    for args in (
+        ["jobs", "ls"],
+        ["jobs", "cancel", "1"],
+        ["sh", "--", "true"],
+        ["db", "migrate"],
+        ["work", "--no-wait"],
+    ):
+        answer = program(*args, cwd=folder, database=str(read_only), prefix=_like_others())
+        answer.refused(5, "read-only", "make both writable")
+    assert read_only.read_bytes() == before
+    assert [one.name for one in read_only.parent.iterdir()] == ["headway.db"]

@@ -1,0 +1,178 @@
+"""up, work and dev as programs: they run jobs, wait for their database, settle the limit, and stop when told to."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.app import App
+from headway.store.db import Database
+from tests.support.cli import Here, line_of, program, running, until
+
+SHOP = ("--app", "tests.support.shop:app")
+
+
+def started(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """What a program with --json says when it begins."""
+    facts: dict[str, Any] = json.loads(line_of(process.stdout, "started"))
+    return facts
+
+
+def limit(database: Database) -> int | None:
+    with database.read() as tx:
+        ((_, capacity, _),) = tx.run("lane_by_name", tenant_id=0, kind="policy", name="global")
+    return None if capacity is None else int(capacity)
+
+
+def test_work_in_a_burst_runs_all_there_is(cli: Here, app: App) -> None:
+    app.enqueue("shop.greet", {"name": "Ada"})
+    app.enqueue("shop.fail")
+    app.enqueue("shop.skip")
+    said = program("work", "--burst", "--slots", 2, *SHOP, cwd=cli.folder, database=cli.database).done()
+    assert said.out == ""
+    assert "2 slots for: command, shop.fail" in said.err
+    assert "Ctrl-C stops it: running jobs get 30s to end" in said.err
+    assert "stopped; 4 jobs ended here" in said.err
+    found = {job["job_id"]: job["status"] for job in cli("jobs", "ls", "--json").done().data["items"]}
+    assert found == {1: "COMPLETED", 2: "FAILED", 3: "SKIPPED", 4: "FAILED"}
+    assert cli("verify", "--quiet").done().out == ""
+
+
+def test_work_serves_the_tasks_it_is_told_to(cli: Here, app: App) -> None:
+    app.enqueue("shop.greet", {"name": "Ada"})
+    app.enqueue("shop.skip")
+    args = ("work", "--burst", "--tasks", "shop.g*", "--tasks", "nothing", "--json", *SHOP)
+    said = program(*args, cwd=cli.folder, database=cli.database).done().records
+    assert said[0]["tasks"] == ["shop.give_up", "shop.greet"]
+    assert said[-1] == {"event": "stopped", "finished": 1}
+    assert app.job(2).status == "QUEUED"
+    explained = cli("jobs", "explain", 2, "--json").data["blockers"]
+    assert explained[0]["kind"] == "no_worker"
+
+
+def test_up_runs_jobs_until_a_signal(cli: Here, app: App) -> None:
+    with running("up", "--json", *SHOP, cwd=cli.folder, database=cli.database) as process:
+        facts = started(process)
+        assert facts["roles"] == ["worker", "scheduler"]
+        assert facts["pid"] == process.pid
+        job = app.enqueue("shop.greet", {"name": "Ada"})
+        assert job.result(timeout=30) == {"greeted": "Ada", "times": 1}
+        alive = cli("workers", "ls", "--json").data["items"]
+        assert [(worker["pid"], worker["state"]) for worker in alive] == [(process.pid, "live")]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    assert [worker["state"] for worker in cli("workers", "ls", "--json").data["items"]] == ["gone"]
+
+
+def test_up_for_people_says_where_what_and_how_to_stop(cli: Here, app: App) -> None:
+    with running("up", *SHOP, cwd=cli.folder, database=cli.database) as process:
+        assert "headway 0." in line_of(process.stderr, "headway")
+        assert "shop.greet" in line_of(process.stderr, "slots for")
+        assert "Ctrl-C" in line_of(process.stderr, "stops it")
+        job = app.enqueue("shop.wait")
+        until(lambda: job.status == "RUNNING")
+        process.send_signal(signal.SIGTERM)
+        line_of(process.stderr, "stopping; running jobs get 30 s to end, a second signal interrupts them")
+        process.send_signal(signal.SIGTERM)
+        line_of(process.stderr, "stopped; 1 job ended here")
+        assert process.wait(30) == 0
+    assert job.status in ("FAILED", "COMPLETED")  # interrupted: its retry waits
+    assert app.job(job.id + 1).status == "QUEUED"
+
+
+def test_up_without_a_worker_role(cli: Here, app: App) -> None:
+    with running("up", "--roles", "scheduler", "--json", cwd=cli.folder, database=cli.database) as process:
+        assert started(process)["tasks"] == []
+        assert cli("workers", "ls", "--json").data["items"] == []
+
+
+def test_settings_are_written_when_no_other_worker_lives(cli: Here, database: Database) -> None:
+    args = ("work", "--burst", "--json")
+    program(*args, cwd=cli.folder, database=cli.database, HEADWAY_CONCURRENCY__LIMIT="3").done()
+    assert limit(database) == 3
+    program(*args, cwd=cli.folder, database=cli.database, HEADWAY_CONCURRENCY__LIMIT="none").done()
+    assert limit(database) is None
+    assert cli("verify", "--quiet").done().out == ""
+
+
+def test_while_a_worker_lives_the_database_wins(cli: Here, database: Database) -> None:
+    with running("work", "--json", cwd=cli.folder, database=cli.database, HEADWAY_CONCURRENCY__LIMIT="2") as process:
+        started(process)
+        until(lambda: cli("workers", "ls", "--json").data["items"])
+        args = ("work", "--burst", "--json")
+        other = program(*args, cwd=cli.folder, database=cli.database, HEADWAY_CONCURRENCY__LIMIT="5").done()
+        assert "the limit stays 2 as in the database, not 5" in other.err
+        assert "--adopt-settings takes over" in other.err
+        assert limit(database) == 2
+        program(*args, "--adopt-settings", cwd=cli.folder, database=cli.database, HEADWAY_CONCURRENCY__LIMIT="5").done()
+        assert limit(database) == 5
+        quiet = program(*args, cwd=cli.folder, database=cli.database, HEADWAY_CONCURRENCY__LIMIT="5").done()
+        assert "limit" not in quiet.err
+
+
+def test_what_has_no_effect_yet_is_said(cli: Here) -> None:
+    (cli.folder / "headway.toml").write_text('aging = "1h"\n[resources]\nollama = 1\n')
+    said = program("work", "--burst", cwd=cli.folder, database=cli.database).done()
+    assert "without effect: resources, aging" in said.err
+
+
+def test_the_retry_policy_of_the_settings(cli: Here, app: App) -> None:
+    (cli.folder / "headway.toml").write_text('[retry]\nmax_attempts = 7\nbase_delay = "3s"\n')
+    assert cli("run", "shop.greet", "name=x", "--json", *SHOP).done().data["retries_remaining"] == 7
+    assert cli("run", "shop.fail", "--json", *SHOP).done().data["retries_remaining"] == 1  # the task says so itself
+    assert cli("run", "shop.greet", "name=x", "--retries", 2, "--json", *SHOP).done().data["retries_remaining"] == 2
+    assert cli("sh", "--json", "--", "true").done().data["retries_remaining"] == 7
+
+
+def test_an_app_in_the_settings_and_in_a_file(cli: Here) -> None:
+    (cli.folder / "jobs.py").write_text(
+        "from headway import App\n"
+        "mine = App(slots=3)\n"
+        "@mine.task('mine.double')\n"
+        "def double(n: int) -> int:\n"
+        "    return 2 * n\n"
+    )
+    (cli.folder / "headway.toml").write_text('app = "jobs:mine"\n')
+    made = program("run", "mine.double", "n=21", "--json", cwd=cli.folder, database=cli.database).done().data
+    said = program("work", "--burst", "--json", "--app", "jobs.py:mine", cwd=cli.folder, database=cli.database).done()
+    assert said.records[0]["slots"] == 3
+    assert cli("runs", "show", made["job_id"], "--json").data["result"] == 42
+
+
+def test_work_waits_for_its_database(folder: Path) -> None:
+    path = folder / "later" / "headway.db"
+    with running("work", "--burst", cwd=folder, database=str(path)) as process:
+        said = line_of(process.stderr, "does not exist")
+        assert "trying again every 2 s" in said
+        path.parent.mkdir()
+        line_of(process.stderr, "slots for: command")
+        assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize("verb", ["up", "work"])
+def test_waiting_for_postgres_ends_with_a_signal(folder: Path, verb: str) -> None:
+    with running(verb, cwd=folder, database="postgresql://127.0.0.1:1/nothing") as process:
+        assert "trying again every 2 s" in line_of(process.stderr, "PostgreSQL cannot be reached")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+
+
+def test_dev_starts_again_when_a_file_changes(cli: Here) -> None:
+    text = "from headway import App\napp = App()\n@app.task('dev.{}')\ndef one() -> None: ...\n"
+    file = cli.folder / "mine.py"
+    file.write_text(text.format("first"))
+    with running("dev", "mine:app", "--slots", 1, "--json", cwd=cli.folder, database=cli.database) as process:
+        first = started(process)
+        assert (first["tasks"], first["slots"]) == (["command", "dev.first"], 1)
+        file.write_text(text.format("second") + "# another size\n")
+        second = started(process)
+        assert second["tasks"] == ["command", "dev.second"]
+        assert second["pid"] != first["pid"]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    until(lambda: {worker["state"] for worker in cli("workers", "ls", "--json").data["items"]} == {"gone"})
