@@ -31,6 +31,8 @@ def __getattr__(name: str) -> Any:
     # Looked up when first used: the small processes of a worker import this package and need none of it.
     from importlib import import_module
 
+    if name == "errors":
+        return import_module("headway.errors")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'headway' has no attribute {name!r}")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
+import headway
 from headway import App
 from headway.cli import parsing
 from headway.cli.shapes import job_json, queue_status
@@ -130,6 +134,24 @@ def test_who_read_an_older_version_is_refused(here: App) -> None:
     with pytest.raises(WrongState, match="has changed since"):
         job.edit(priority=4, if_version=version)
     assert job.row.priority == 3
+
+
+@pytest.mark.parametrize("caps", [{"tokens": "many"}, {"tokens": -1}, {"tokens": True}, {"": 1}, ["tokens"]])
+def test_a_budget_that_cannot_be_compared_is_refused_wherever_it_is_given(here: App, caps: Any) -> None:
+    """Stored, it would fail in the transaction that ends the job, again and again."""
+    held = say.using(hold=True).enqueue(word="a")
+    failed = say.using(hold=True).enqueue(word="b")
+    for give in (lambda: say.using(budget=caps), lambda: held.resume(budget=caps), lambda: failed.retry(budget=caps)):
+        with pytest.raises(BadInput, match="budget"):
+            give()
+    assert held.status == "WAITING"
+
+
+def test_every_public_name_is_there_without_importing_more() -> None:
+    code = "import headway; print([name for name in headway.__all__ if not getattr(headway, name)])"
+    env = {"PYTHONPATH": str(Path(headway.__file__).parents[1])}
+    said = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert (said.stdout, said.stderr) == ("[]\n", "")
 
 
 # --- SQLite ---

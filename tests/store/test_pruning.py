@@ -228,12 +228,13 @@ def test_a_file_that_is_gone_already_is_no_problem(life: Life, folder: Path) -> 
 # --- workers ---
 
 
-def test_workers_that_are_gone_go_too_unless_something_still_speaks_of_them(life: Life) -> None:
+def test_workers_that_are_gone_go_too_with_their_processes_unless_a_job_still_speaks_of_them(life: Life) -> None:
     gone, owner, parent = life.new_worker(), life.new_worker(), life.new_worker()
     life.claim(life.enqueue(), worker_id=owner)
 
     def leave(tx: Any) -> None:
         workers.adopt(tx, parent, slot=0, tag="t", pid=1, process_start=1)
+        workers.adopt(tx, owner, slot=0, tag="kept", pid=2, process_start=1)
         for worker_id in (gone, owner, parent):
             workers.retire(tx, worker_id, "shut down")
 
@@ -242,7 +243,8 @@ def test_workers_that_are_gone_go_too_unless_something_still_speaks_of_them(life
     life.clock.advance(2 * DAY)
     pruner(life.database).prune(life.clock.now())
     left = {row[0] for row in life.sql("select id from hw_worker")}
-    assert left == {life.worker_id, owner, parent}
+    assert left == {life.worker_id, owner}
+    assert life.sql("select tag from hw_process") == [("kept",)]
 
 
 # --- races, on PostgreSQL ---

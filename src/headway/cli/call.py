@@ -85,11 +85,20 @@ class Call:
 
     def app(self, where: str | None) -> App:
         """The app that --app or the settings name, or one that has the built-in tasks only."""
-        from headway.app import App
         from headway.cli.opening import load_app
 
         where = where or self.settings().app
-        app = load_app(where) if where else App()
+        if not where:
+            return self.bare_app()
+        app = load_app(where)
+        app.configure(self.config, self.flags)
+        return app
+
+    def bare_app(self) -> App:
+        """An app that has the built-in tasks only."""
+        from headway.app import App
+
+        app = App()
         app.configure(self.config, self.flags)
         return app
 

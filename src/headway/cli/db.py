@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headway.config import Settings
 
 db = family("Make, copy and check the database.")
-File = Annotated[Path, typer.Argument(metavar="FILE")]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
 
 
 @command(db, "migrate")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headway.cli.call import Call, command
+
+if TYPE_CHECKING:
+    from headway.app import App
 
 NONE: list[str] = []
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Show its log and progress until it ends.")]
@@ -97,7 +100,7 @@ def register(root: typer.Typer) -> None:
             hold=hold,
             on_lost=on_lost,
         )
-        return enqueue(call, app, task, parsing.params(pairs or [], params), given, follow=follow)
+        return enqueue(call, call.app(app), task, parsing.params(pairs or [], params), given, follow=follow)
 
     @command(root, "sh", context_settings={"allow_interspersed_args": False})
     def sh(
@@ -135,17 +138,14 @@ def register(root: typer.Typer) -> None:
             hold=hold,
             on_lost=on_lost,
         )
-        return enqueue(call, None, "command", params, given, follow=follow)
+        return enqueue(call, call.bare_app(), "command", params, given, follow=follow)
 
 
-def enqueue(
-    call: Call, where: str | None, task: str, params: dict[str, Any], given: dict[str, Any], *, follow: bool
-) -> int:
+def enqueue(call: Call, app: App, task: str, params: dict[str, Any], given: dict[str, Any], *, follow: bool) -> int:
     from headway.cli.opening import refuse_folder, refuse_unknown
     from headway.model.values import check_task_name
 
     check_task_name(task)
-    app = call.app(where)
     refuse_unknown(app, task)
     refuse_folder(app.settings)
     with app:

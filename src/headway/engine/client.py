@@ -16,7 +16,7 @@ from headway.model import verbs
 from headway.model.job import Actor, Job, NewJob, Options
 from headway.model.retry import RetryPolicy
 from headway.model.states import State, Verb
-from headway.model.values import check_priority, to_json
+from headway.model.values import check_budget, check_priority, to_json
 from headway.model.verbs import Change
 from headway.store import claims, jobs, places
 from headway.store.db import Database, Tx
@@ -179,9 +179,7 @@ class Client:
 
     # --- verbs ---
 
-    def _change(
-        self, label: str, job_id: int, change: Callable[[Tx, Job, int], Change], *, alone: bool = False
-    ) -> Job:
+    def _change(self, label: str, job_id: int, change: Callable[[Tx, Job, int], Change], *, alone: bool = False) -> Job:
         def work(tx: Tx) -> Job:
             if alone:  # what is decided by looking at many jobs is decided by one at a time
                 tx.run("pin_plans")
@@ -205,10 +203,11 @@ class Client:
         return self._change("interrupt", job_id, lambda _, job, __: verbs.interrupt(job, actor=self.actor))
 
     def resume(self, job_id: int, budget: Mapping[str, float] | None = None) -> Job:
+        caps = None if budget is None else dict(check_budget(budget))
         return self._change(
             "resume",
             job_id,
-            lambda tx, job, now: verbs.resume(job, now=now, spent=jobs.spent(tx, job.id), budget=budget),
+            lambda tx, job, now: verbs.resume(job, now=now, spent=jobs.spent(tx, job.id), budget=caps),
         )
 
     def resolve(self, job_id: int, result: object = None) -> Job:
@@ -415,4 +414,4 @@ def _new_place(tx: Tx, job: Job, priority: int | None) -> int | None:
 def _with_budget(job: Job, budget: Mapping[str, float] | None) -> str | None:
     if budget is None:
         return None
-    return replace(Options.parse(job.options), budget=tuple(sorted(budget.items()))).text()
+    return replace(Options.parse(job.options), budget=check_budget(budget)).text()

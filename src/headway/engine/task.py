@@ -13,7 +13,7 @@ from headway.engine.registry import TaskSpec
 from headway.errors import BadInput
 from headway.model.job import ON_ERROR, ON_LOST, ON_SHUTDOWN, NewJob, Options, check_choice
 from headway.model.retry import RetryPolicy
-from headway.model.values import check_name, check_priority, instant, seconds, to_json
+from headway.model.values import check_budget, check_name, check_priority, instant, seconds, to_json
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,7 +39,7 @@ def make_options(
         base,
         retry=base.retry if retry is None else make_retry(base.retry, retry),
         timeout=base.timeout if timeout is None else _positive(seconds(timeout, field="timeout"), "timeout"),
-        budget=base.budget if budget is None else _budget(budget),
+        budget=base.budget if budget is None else check_budget(budget),
         on_lost=on_lost or base.on_lost,
         on_error=on_error or base.on_error,
         on_shutdown=on_shutdown or base.on_shutdown,
@@ -50,16 +50,6 @@ def _positive(value: float, field: str) -> float:
     if value <= 0:
         raise BadInput(f"{field} must be more than 0", field=field)
     return value
-
-
-def _budget(budget: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
-    for meter, cap in budget.items():
-        check_name(meter, field="budget")
-        if type(cap) not in (int, float) or not 0 <= cap < 1e300:
-            raise BadInput(
-                f"budget.{meter} must be a number that is not negative, not {cap!r}", field=f"budget.{meter}"
-            )
-    return tuple(sorted(budget.items()))
 
 
 def make_retry(base: RetryPolicy, wish: RetryPolicy | Mapping[str, Any] | int) -> RetryPolicy:

@@ -270,6 +270,17 @@ def check_priority(value: object, *, field: str = "priority") -> int:
     return value
 
 
+def check_budget(budget: Mapping[str, float], *, field: str = "budget") -> tuple[tuple[str, float], ...]:
+    """Caps by meter, sorted. Everything that compares what was spent with them relies on this."""
+    if not isinstance(budget, Mapping):
+        refuse(field, f'must be a dict of meters and caps, like {{"tokens": 500_000}}, not {type(budget).__name__}')
+    for meter, cap in budget.items():
+        check_name(meter, field=field)
+        if type(cap) not in (int, float) or not 0 <= cap < 1e300:
+            refuse(f"{field}.{meter}", f"must be a number that is not negative, not {cap!r}")
+    return tuple(sorted(budget.items()))
+
+
 # --- durations ----------------------------------------------------------------------------------------------------
 
 

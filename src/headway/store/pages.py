@@ -126,9 +126,10 @@ def run_rows(tx: Tx, tenant_id: int, filters: Filters, limit: int, cursor: str |
     def pick(ids: list[int], count: int) -> list[Run]:
         return [rows.run(row) for row in tx.run("pick_runs", ids=json.dumps(ids), limit=count, **params)]
 
+    _, before = _between(tx, Filters(until=filters.until))  # nothing starts before it is created
     failed = filters.statuses == {State.FAILED}
     walk = _merged(tx, [("walk_failed_runs" if failed else "walk_runs", {})], tenant_id, _FIRST)
-    return _fill(walk, pick, lambda run: run.job_id, read_cursor(cursor), limit)
+    return _fill(walk, pick, lambda run: run.job_id, min(before, read_cursor(cursor)), limit)
 
 
 def _fill(

@@ -7,9 +7,10 @@ No session state is assumed, so everything but LISTEN works behind a transaction
 from __future__ import annotations
 
 import re
+import select
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -78,6 +79,18 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
+def _has_died(connection: psycopg.Connection[Any]) -> bool:
+    """Whether a connection that nobody uses has something to say: its farewell, or that it is closed.
+
+    Seen without asking the server, before anything is sent: later it would be too late to know what became of it.
+    """
+    if connection.closed:
+        return True
+    look = select.poll()
+    look.register(connection.fileno(), select.POLLIN)
+    return bool(look.poll(0))
+
+
 class PostgresTx(Tx):
     def __init__(self, database: PostgresDatabase, connection: psycopg.Connection[Any], label: str) -> None:
         super().__init__(database, label)
@@ -123,7 +136,7 @@ class PostgresTx(Tx):
             ) from error
 
     def rollback(self) -> None:
-        """Undoes what was not committed. A snapshot is committed: on a rollback the driver drops all it has prepared."""
+        """Undoes what was not committed. A snapshot is committed: at a rollback the driver drops all it prepared."""
         status = self.connection.info.transaction_status
         if not self.connection.closed and status != TransactionStatus.IDLE:
             reading = self.label == "read" and status == TransactionStatus.INTRANS
@@ -166,7 +179,11 @@ class PostgresDatabase(Database):
                 self._reach()
                 self.pool.open()
         with translated():
-            return self.pool.getconn()
+            connection = self.pool.getconn()
+            while _has_died(connection):
+                self._discard(connection)
+                connection = self.pool.getconn()
+        return connection
 
     def _reach(self) -> None:
         """The pool only says that it timed out; a first connection of our own says why."""
@@ -314,7 +331,7 @@ class Notifier(threading.Thread):
         self.due.clear()
         try:
             self.database.once("notify")
-        except HeadwayError:
+        except (HeadwayError, psycopg.Error):
             # A hint only: whoever waits polls anyway, and the next commit tries again.
             return
 
@@ -358,5 +375,6 @@ class Listener(threading.Thread):
     def stop(self) -> None:
         self.ended.set()
         if self.is_alive():
-            self.database.once("notify")
+            with suppress(HeadwayError, psycopg.Error):  # it ends by itself when the server is gone
+                self.database.once("notify")
             self.join(CONNECT_SECONDS)

@@ -143,9 +143,7 @@ def _expected(record: Record, job_id: int, fact: Fact) -> Iterator[str]:
 
 def _batches(record: Record, facts: list[Fact]) -> Iterator[str]:
     """Jobs that were to be made together exist all or none."""
-    sizes = Counter(
-        json.loads(row["params"]).get("batch") for row in record.jobs.values() if row["retry_of"] is None
-    )
+    sizes = Counter(json.loads(row["params"]).get("batch") for row in record.jobs.values() if row["retry_of"] is None)
     for fact in facts:
         if "batch" in fact and sizes[fact["batch"]] not in (0, fact["size"]):
             yield f"of the {fact['size']} jobs of batch {fact['batch']}, {sizes[fact['batch']]} exist"

@@ -100,7 +100,8 @@ def stop_forgotten_when_seen() -> None:
 
     def forget(tx: Tx, worker_id: int) -> list[Any]:
         found = read(tx, worker_id)
-        say_only(tx, f"update hw_job set stop = null, stop_by = null where worker_id = {worker_id} and status = 3")
+        if tx.label == "beat":
+            say_only(tx, f"update hw_job set stop = null, stop_by = null where worker_id = {worker_id} and status = 3")
         return found
 
     workers.stop_requests = forget

@@ -34,10 +34,6 @@ def script(function: Script) -> Script:
     return function
 
 
-def status(job: Job) -> str:
-    return job.status
-
-
 def pulse_of(world: World, worker: Hand) -> Pulse:
     """The heartbeat of a worker, without its process."""
     wishes = {"worker_id": worker.who.id, "lease": 60.0, "heartbeat": 2.0, "database": world.url, "listen": None}
@@ -141,7 +137,7 @@ def waiting(world: World) -> None:
 @script
 def respace(world: World) -> None:
     """Moves between the same two neighbours until the gap is used up and the neighbourhood is respaced."""
-    left, right, *others = (world.make("note", n=n) for n in range(26))
+    left, right, *others = (world.make("note", n=n) for n in range(14))
     order: list[int] = []
     for job in others:
         job.move(before=right.id)
@@ -408,28 +404,39 @@ def neighbours(world: World) -> None:
     ours.turn(leaving=1)
     world.await_began()
     world.recovery().tick()
-    if status(alive) != "RUNNING":
-        world.say({"broken": f"recovery took the job of a live worker: it is {status(alive)}"})
-    if dead is not None and status(world.app.job(dead)) == "RUNNING":
+    if alive.status != "RUNNING":
+        world.say({"broken": f"recovery took the job of a live worker: it is {alive.status}"})
+    if world.app.job(dead).status == "RUNNING":
         world.say({"broken": f"job {dead} of a killed worker is still RUNNING after recovery"})
     world.open_gate.set()
     ours.run_dry()
     ours.close()
 
 
-def _killed_in_a_fork(world: World) -> int | None:
-    """A job that another process claimed before it was killed. The database is closed while we fork."""
+def _killed_in_a_fork(world: World, *tasks: str) -> int:
+    """A job that another process had when it was killed. The database is closed while we fork."""
+    for task in tasks:
+        world.make(task)
     job = world.make("slow", n=0)
     world.close()
     pid = os.fork()
     if pid == 0:
-        worker = world.worker(slots=2)
-        worker.free = [1]  # the slot that the survivor does not have
+        worker = world.worker(slots=3)
+        worker.free = [2, 1]  # not the slot that the survivor has
         worker.tick()
         world.await_began()
+        worker.settle(leaving=1)
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(pid, 0)
     return job.id
+
+
+@script
+def left_behind(world: World) -> None:
+    """A killed worker's child process: recovery ends it before it settles the jobs."""
+    world.widen()
+    _killed_in_a_fork(world, "plain")
+    world.recovery().tick()
 
 
 @script
@@ -443,9 +450,10 @@ def suspend(world: World) -> None:
     recovery.tick()
     world.advance(10_000)
     recovery.tick()
-    if status(job) != "RUNNING":
-        world.say({"broken": f"recovery gave up a worker by the wall clock alone: its job is {status(job)}"})
+    if job.status != "RUNNING":
+        world.say({"broken": f"recovery gave up a worker by the wall clock alone: its job is {job.status}"})
     pulse_of(world, worker).beat()
+    worker.renew()
     world.open_gate.set()
     worker.run_dry()
     worker.close()

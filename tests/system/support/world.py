@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from typing import Any
 from headway import Fail, Skip
 from headway.app import App
 from headway.clock import SECOND
+from headway.engine import limits
 from headway.engine.context import Context
 from headway.engine.handle import Job
 from headway.engine.recovery import Recovery
@@ -23,7 +23,7 @@ from headway.engine.task import Task
 from headway.engine.worker import Wishes, Worker
 from headway.model.job import SYSTEM
 from headway.model.outcome import Outcome
-from headway.store.db import Database, Tx
+from headway.store.db import Database
 from tests.system.support import work
 
 Fact = dict[str, Any]
@@ -163,16 +163,8 @@ class World:
         return jobs
 
     def widen(self, capacity: int | None = None) -> None:
-        """Another limit for the global lane, with its event."""
-
-        def change(tx: Tx) -> None:
-            ((lane, _, _),) = tx.run("lane_by_name", tenant_id=0, kind="policy", name="global")
-            ((version,),) = tx.run("set_lane_capacity", id=lane, capacity=capacity)
-            data = json.dumps({"capacity": capacity})
-            event = (0, "lane", lane, version, "lane.changed", None, SYSTEM.text(), None, data)
-            tx.run("add_events", rows=json.dumps([event]))
-
-        self.database.transact("widen", change)
+        """Another limit for the global lane."""
+        limits.settle(self.database, capacity, actor=SYSTEM, adopt=True)
 
     def await_began(self, count: int = 1) -> None:
         """Until so many more pieces of slow work have begun."""

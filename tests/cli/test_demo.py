@@ -1,0 +1,82 @@
+"""The demo: it tells its story with or without a terminal, ends by itself, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.cli import line_of, program, running, until
+from tests.support.terminal import terminal
+
+
+@pytest.fixture
+def temporary(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the demo makes its folder, and nobody else does."""
+    place = folder / "tmp"
+    place.mkdir()
+    monkeypatch.setenv("TMPDIR", str(place))
+    return place
+
+
+def nothing_is_left(temporary: Path) -> bool:
+    """Neither files nor processes."""
+    return not list(temporary.iterdir()) and not [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if str(temporary) in " ".join(process.info["cmdline"] or [])
+    ]
+
+
+def test_the_whole_story(temporary: Path, folder: Path) -> None:
+    (folder / "headway.toml").write_text("slots = 0\n")  # the demo has settings of its own
+    said = program("demo", "--fast", cwd=folder, HEADWAY_DATABASE="elsewhere.db").done()
+    assert said.err == ""
+    story = said.out
+    for line in (
+        r"job 1 demo.bake COMPLETED",
+        r"job 2 demo.flaky FAILED: ConnectionError: the oven did not answer \(attempt 1\)",
+        r"job 3 demo.flaky FAILED: ConnectionError: the oven did not answer \(attempt 2\)",
+        r"job 4 demo.flaky COMPLETED",
+        r"They started in this order: priority 90, priority 50, priority 0.",
+        r"\$ headway jobs cancel 9",
+        r"job 9 demo.endless CANCELLED: cancelled by ",
+        r"\$ kill -9 \d+",
+        r"job 10 demo.journey FAILED: Scheduler crash recovery",
+        r"job 11 demo.journey COMPLETED",
+        r'its checkpoint: \{"began_at_stage":[1-9],"stages":10\}',
+        r"11 jobs looked at, 0 promises broken",
+        r"headway up ",
+    ):
+        assert re.search(line, story), f"{line!r} is not in\n{story}"
+    assert nothing_is_left(temporary)
+    assert sorted(path.name for path in folder.iterdir()) == ["headway.toml", "tmp"]
+
+
+def test_as_json(temporary: Path, folder: Path) -> None:
+    scenes = program("demo", "--fast", "--json", cwd=folder).done().records
+    assert [len(scene["jobs"]) for scene in scenes] == [1, 3, 4, 1, 1, 2]
+    assert scenes[-1]["jobs"][0]["failure_kind"] == "LOST"
+
+
+def test_in_a_terminal(temporary: Path, folder: Path) -> None:
+    with terminal("demo", "--fast", cwd=folder) as screen:
+        assert screen.ended() == 0
+    for words in ("##############", "COMPLETED", "CANCELLED", "0 promises broken", "Now you"):
+        assert words in screen.text
+    assert all(len(line) <= 80 for line in screen.lines)
+    assert nothing_is_left(temporary)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_can_be_stopped(temporary: Path, folder: Path, number: signal.Signals) -> None:
+    with running("demo", cwd=folder, PYTHONUNBUFFERED="1") as process:
+        line_of(process.stdout, "demo.bake RUNNING")
+        os.kill(process.pid, number)
+        line_of(process.stderr, "the demo was stopped; nothing is left of it")
+        assert process.wait(30) == 130
+    until(lambda: nothing_is_left(temporary))
