@@ -14,7 +14,7 @@ import pytest
 from headway import App, Job
 from headway.engine import limits
 from headway.engine.worker import Wishes, Worker
-from headway.errors import CommitUnknown, JobFailed
+from headway.errors import CommitUnknown, JobFailed, Unreachable
 from headway.model.job import SYSTEM
 from headway.model.outcome import FailureKind
 from headway.store import jobs
@@ -319,3 +319,49 @@ def test_an_expired_job_is_skipped_without_a_run(app: App):
         until(lambda: job.status == "SKIPPED")
     assert job.row.reason == "expired"
     assert job.run is None
+
+
+def test_one_end_that_cannot_be_recorded_does_not_hold_up_the_others(app: App):
+    unlimited(app)
+    worker = Worker(app.database, app.registry, Wishes(artifacts=app.settings.artifacts))
+    worker.database.transact("register", worker._register)
+    poisoned, *fine = (enqueue(app, "fails") for _ in range(3))
+    write = worker._write
+
+    def refuse_one(tx: Tx, ended: list[Any], *args: Any) -> Any:
+        if any(end.claim.job_id == poisoned.id for end in ended):
+            raise RuntimeError("nobody foresaw this")
+        return write(tx, ended, *args)
+
+    worker._write = refuse_one  # type: ignore[method-assign,assignment]
+    worker.tick()
+    until(lambda: len(worker.ended_work) == 3)
+    with pytest.raises(RuntimeError):
+        worker.tick()
+    until(lambda: worker.safely() >= 0 and all(job.status == "FAILED" for job in fine))
+    assert poisoned.status == "RUNNING"
+    worker._write = write  # type: ignore[method-assign]
+    worker.tick()
+    assert poisoned.status == "FAILED"
+    worker.close()
+
+
+def test_claims_that_could_not_be_handed_over_are_read_back(app: App):
+    """The claim is committed and the database goes away before the work begins: it must begin later."""
+    worker = Worker(app.database, app.registry, Wishes(artifacts=app.settings.artifacts))
+    worker.database.transact("register", worker._register)
+    job = enqueue(app, "add", a=1, b=2)
+    carried = worker._carried
+
+    def away(_: Any) -> Any:
+        raise Unreachable("the database is away")
+
+    worker._carried = away  # type: ignore[method-assign,assignment]
+    with pytest.raises(Unreachable):
+        worker.tick()
+    assert job.status == "RUNNING"
+    assert not worker.running
+    worker._carried = carried  # type: ignore[method-assign]
+    until(lambda: worker.safely() >= 0 and job.status == "COMPLETED")
+    assert not check(app.database, quiet=True).findings
+    worker.close()

@@ -119,9 +119,11 @@ class AsyncRunner:
         self.loop.call_soon_threadsafe(task.cancel)
 
     async def _run(self, running: Running) -> None:
-        left, whole = running.timeout()
-        timer = None if left is None or whole is None else self.loop.call_later(left, running.expire, whole)
+        timer = None
         try:
+            left, whole = running.timeout()
+            if left is not None and whole is not None:
+                timer = self.loop.call_later(left, running.expire, whole)
             outcome = completed(await self._call(running))
         except BaseException as error:
             outcome = failure_of(error)

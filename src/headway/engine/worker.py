@@ -19,7 +19,7 @@ from headway.engine.loop import WokenLoop
 from headway.engine.registry import Registry
 from headway.engine.run import NOTHING, STOP_GRACE, AsyncRunner, Running, SlotRunner
 from headway.engine.slot import Child
-from headway.errors import CommitUnknown, LeaseLost, Unreachable
+from headway.errors import CommitUnknown, HeadwayError, LeaseLost, Unreachable
 from headway.faults import point
 from headway.model.job import Actor, Carried, Claim
 from headway.model.outcome import Interrupted, Lost, Outcome
@@ -132,6 +132,7 @@ class Worker(WokenLoop):
         self.draining = False
         self.stuck = False
         self.uncertain = False
+        self.alone = False
         self.heartbeat: Heartbeat | None = None
         self.async_runner: AsyncRunner | None = None
         self.slot_runners: dict[int, SlotRunner] = {}
@@ -170,6 +171,7 @@ class Worker(WokenLoop):
         """What the heartbeat says: stop requests, a lease that is lost, one that cannot be renewed."""
         if "beat" in said:
             self.renewed = said["beat"]
+            self.abandoned = self.abandoned and bool(self.at_work)
             for job_id, fence, _ in said["stops"]:
                 self.stop_job(job_id, fence)
         if "late" in said and time.monotonic() - self.renewed > self.wishes.lease * TELL:
@@ -215,7 +217,7 @@ class Worker(WokenLoop):
 
     def _collect(self) -> list[tuple[Running, Outcome]]:
         ended: list[tuple[Running, Outcome]] = []
-        while self.ended_work:
+        while self.ended_work and not (self.alone and ended):
             ended.append(self.ended_work.popleft())
         return ended
 
@@ -265,7 +267,7 @@ class Worker(WokenLoop):
             fresh = self.database.transact("turn", lambda tx: self._write(tx, done, pending, slots[:room], lost))
         except BaseException as error:
             self.uncertain = isinstance(error, CommitUnknown)
-            self._undo(ended, pending)
+            self._undo(ended, pending, alone=not isinstance(error, HeadwayError))
             raise
         self.free = slots
         for claim in fresh:
@@ -274,14 +276,20 @@ class Worker(WokenLoop):
             self.running.pop(running.claim.job_id, None)
             self.notes.end(running.claim.job_id)
         self.finished += len(ended)
-        if lost:
-            self.reject(lost)
+        self.alone = self.alone and bool(self.ended_work)
         if fresh:
             self._hand_over(fresh)
+        if lost:
+            self.reject(lost)
 
-    def _undo(self, ended: list[tuple[Running, Outcome]], pending: list[notes.Pending]) -> None:
-        """The database is away: what has ended is kept and tried again."""
-        self.ended_work.extendleft(reversed(ended))
+    def _undo(self, ended: list[tuple[Running, Outcome]], pending: list[notes.Pending], *, alone: bool) -> None:
+        """What has ended is kept and tried again. What nobody foresaw must not keep the others from being recorded:
+        from then on each goes alone, and the one that failed goes to the end."""
+        self.alone = alone
+        if alone:
+            self.ended_work.extend(ended)
+        else:
+            self.ended_work.extendleft(reversed(ended))
         self.notes.give_back(pending)
         if pending:
             self.notes_at = time.monotonic()
@@ -318,8 +326,10 @@ class Worker(WokenLoop):
 
     def _hand_over(self, fresh: list[Claim]) -> None:
         point("claim.handed_over")
-        self.claimed += len(fresh)
+        self.uncertain = True  # until they are at work: should the database be away now, they are read back
         carried = self._carried(fresh)
+        self.uncertain = False
+        self.claimed += len(fresh)
         batch: list[Running] = []
         for claim in fresh:
             running = Running(
@@ -393,7 +403,7 @@ class Worker(WokenLoop):
             self._hand_over(fresh)
 
     def _delay(self) -> float:
-        delay = POLL_SECONDS
+        delay = 0.0 if self.ended_work else POLL_SECONDS
         if self.due is not None:
             delay = min(delay, max(0.0, self.due - time.monotonic()) + 0.0005)
         if self.notes_at is not None:
@@ -445,4 +455,10 @@ class Worker(WokenLoop):
             self.heartbeat.close()
         self.waiter.close()
         if not self.running:
+            self._take_leave()
+
+    def _take_leave(self) -> None:
+        try:
             self.database.transact("retire", lambda tx: workers.retire(tx, self.who.id, "shut down", actor=self.actor))
+        except Unreachable as error:
+            log.warning("could not take leave: %s; recovery will see that this process is gone", error)
