@@ -33,7 +33,7 @@ from headway.model import values
 
 DEFAULT_FILE = Path("headway.toml")
 PREFIX = "HEADWAY_"
-NOT_SETTINGS = ("HEADWAY_TEST_", "HEADWAY_PROOF")
+NOT_SETTINGS = ("HEADWAY_TEST_", "HEADWAY_PROOF", "HEADWAY_WORK")  # the last is the tag of a job's processes
 
 # A setting's place: its names from the outside in. Not dotted text, because names inside maps have dots of their own.
 _Path = tuple[str, ...]

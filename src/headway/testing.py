@@ -16,7 +16,8 @@ from headway.engine.calling import outcome_of
 from headway.engine.context import Context
 from headway.engine.finish import finish
 from headway.engine.run import NOTHING, Running
-from headway.engine.worker import JobSink, Wishes, Worker
+from headway.engine.sink import JobSink
+from headway.engine.worker import Wishes, Worker
 from headway.model.job import Claim
 from headway.model.values import instant, seconds
 from headway.store import claims

@@ -178,7 +178,7 @@ def test_a_database_of_others(here: Here) -> None:
     connection = apsw.Connection(str(here.folder / "headway.db"))
     connection.execute("create table theirs (n integer)")
     connection.close()
-    here("jobs", "ls").refused(5, "./headway.db is not a database of Headway yet", "headway db migrate")
+    here("jobs", "ls").refused(5, "is a database of another program", "name another file")
 
 
 def test_a_damaged_page(here: Here, sqlite_url: str) -> None:

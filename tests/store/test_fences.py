@@ -11,7 +11,8 @@ import pytest
 from headway.engine import notes
 from headway.engine.notes import Pending
 from headway.engine.registry import Registry
-from headway.engine.worker import JobSink, Wishes, Worker
+from headway.engine.sink import JobSink
+from headway.engine.worker import Wishes, Worker
 from headway.errors import LeaseLost
 from headway.model.job import Claim
 from headway.model.outcome import Completed, Failed, FailureKind, Interrupted, Lost, Outcome, Skipped, Stopped

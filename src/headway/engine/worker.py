@@ -7,17 +7,18 @@ import os
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.engine import artifacts, notes, processes
+from headway.engine import notes, processes
 from headway.engine.finish import Ended, finish
 from headway.engine.heartbeat import TELL, Heartbeat
 from headway.engine.loop import WokenLoop
 from headway.engine.registry import Registry
 from headway.engine.run import NOTHING, STOP_GRACE, AsyncRunner, Running, SlotRunner
+from headway.engine.sink import JobSink
 from headway.engine.slot import Child
 from headway.errors import CommitUnknown, HeadwayError, LeaseLost, Unreachable
 from headway.faults import point
@@ -50,58 +51,6 @@ def new_identity() -> workers.Identity:
     return workers.Identity(
         secrets.randbits(62) | 1, processes.host(), processes.boot_id(), pid, processes.start_time(pid) or 0
     )
-
-
-class JobSink:
-    """Where one claim's reports go. Progress, log and spend are gathered; the rest is stored before it returns."""
-
-    def __init__(self, worker: Worker, claim: Claim) -> None:
-        self.worker = worker
-        self.claim = claim
-
-    def progress(self, done: float, total: float | None, label: str) -> None:
-        self.worker.notes.progress(self.claim, done, total, label)
-        self.worker.notes_due()
-
-    def log(self, level: str, message: str, at: int) -> None:
-        self.worker.notes.log(self.claim, level, message, at)
-        self.worker.notes_due()
-
-    def spend(self, amounts: dict[str, float]) -> None:
-        self.worker.notes.spend(self.claim, amounts)
-        self.worker.notes_due()
-
-    def checkpoint(self, text: str) -> None:
-        def save(tx: Tx) -> None:
-            self._require(tx)
-            tx.run("save_checkpoint", job_id=self.claim.job_id, checkpoint=text)
-
-        self._fenced("checkpoint", save)
-
-    def attach(self, path: str, name: str) -> None:
-        kept = artifacts.keep(self.worker.wishes.artifacts, path)
-        point("attach.copied")
-
-        def save(tx: Tx) -> None:
-            self._require(tx)
-            tx.run(
-                "add_artifact", job_id=self.claim.job_id, name=name, size=kept.size, sha256=kept.sha256, path=kept.path
-            )
-
-        self._fenced("attach", save)
-        running = self.worker.running.get(self.claim.job_id)
-        if running is not None:
-            running.attached = True
-
-    def _require(self, tx: Tx) -> None:
-        reports.require(tx, self.worker.who.id, (self.claim.job_id, self.claim.fence))
-
-    def _fenced(self, label: str, save: Callable[[Tx], None]) -> None:
-        try:
-            self.worker.database.transact(label, save)
-        except LeaseLost:
-            self.worker.reject([self.claim])
-            raise
 
 
 class Worker(WokenLoop):

@@ -1,0 +1,152 @@
+"""A program of its own with tasks that wait, hold on, and will not die: `program.py '{"lease": 3, …}'` works until it
+is told to stop. Its database is in HEADWAY_DATABASE. Tasks say in files what they do, because they may not live to
+tell it otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headway.app import App
+from headway.engine.context import Context
+from headway.engine.recovery import Recovery
+from headway.engine.supervisor import Supervisor
+from headway.engine.worker import Wishes, Worker
+
+app = App()
+LOOK = 0.02
+# Ignores what it can, and so does what it starts, in a session of its own.
+STUBBORN = "trap '' TERM INT HUP; setsid sh -c \"trap '' TERM INT HUP; sleep 600\" & echo $$ $! >> {file}; wait"
+
+
+@contextmanager
+def marked(file: str, word: str) -> Iterator[None]:
+    """Says that work begins, in which process, and how it ends."""
+    append(f"{file}.began", f"{word} {os.getpid()}")
+    end = "ended"
+    try:
+        yield
+    except BaseException as error:
+        end = type(error).__name__
+        raise
+    finally:
+        append(f"{file}.ended", f"{word} {end}")
+
+
+def append(file: str, line: str) -> None:
+    with open(file, "a") as out:
+        out.write(line + "\n")
+
+
+def may_go(file: str) -> bool:
+    return os.path.exists(f"{file}.go")
+
+
+@app.task("waits.async")
+async def waits_async(ctx: Context, file: str) -> int:
+    with marked(file, f"{ctx.job_id}.{ctx.fence}"):
+        while not may_go(file):
+            await asyncio.sleep(LOOK)
+    return ctx.fence
+
+
+@app.task("waits.thread", isolation="thread")
+def waits_thread(ctx: Context, file: str) -> int:
+    with marked(file, f"{ctx.job_id}.{ctx.fence}"):
+        while not may_go(file):
+            ctx.check()
+            time.sleep(LOOK)
+    return ctx.fence
+
+
+@app.task("waits.process")
+def waits_process(ctx: Context, file: str) -> int:
+    with marked(file, f"{ctx.job_id}.{ctx.fence}"):
+        while not may_go(file):
+            time.sleep(LOOK)
+    return ctx.fence
+
+
+@app.task("writes", isolation="thread")
+def writes(ctx: Context, file: str) -> int:
+    """Reports again and again, and does something outside after every report that was accepted."""
+    with marked(file, f"{ctx.job_id}.{ctx.fence}"):
+        count = 0
+        while not may_go(file):
+            count += 1
+            ctx.checkpoint({"count": count})
+            append(f"{file}.effects", f"{ctx.job_id}.{ctx.fence}")
+            time.sleep(LOOK)
+    return ctx.fence
+
+
+@app.task("holds.async")
+async def holds_async(ctx: Context, file: str, seconds: int) -> int:
+    """A call into C that keeps the interpreter lock: no other thread of the worker runs meanwhile."""
+    with marked(file, f"{ctx.job_id}.{ctx.fence}"):
+        ctypes.PyDLL(None).sleep(seconds)
+    return ctx.fence
+
+
+@app.task("holds.process")
+def holds_process(ctx: Context, file: str, seconds: int) -> list[int]:
+    """The same in a child, deaf to signals, with a child of its own; the second time it says who is still there."""
+    mine, before = f"{file}.pids", []
+    if os.path.exists(mine):
+        before = [pid for pid in map(int, Path(mine).read_text().split()) if _alive(pid)]
+    else:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        append(mine, str(os.getpid()))
+        subprocess.Popen(["sh", "-c", STUBBORN.format(file=mine)])
+        while len(Path(mine).read_text().split()) < 3:
+            time.sleep(LOOK)
+        append(f"{file}.began", f"{ctx.job_id}.{ctx.fence} {os.getpid()}")
+        ctypes.PyDLL(None).sleep(seconds)
+    return before
+
+
+def _alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+    except FileNotFoundError:
+        return False
+    return state not in "ZX"
+
+
+@app.task("stubborn.process")
+def stubborn_process(ctx: Context, file: str) -> None:
+    """Deaf to signals, with a tree of processes that are deaf, too."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    append(f"{file}.pids", str(os.getpid()))
+    subprocess.Popen(["sh", "-c", STUBBORN.format(file=f"{file}.pids")])
+    append(f"{file}.began", f"{ctx.job_id}.{ctx.fence} {os.getpid()}")
+    while True:
+        time.sleep(LOOK)
+
+
+def main(lease: float, heartbeat: float, grace: float, recovery: float, slots: int) -> int:
+    """Works until a signal comes. Without slots it only watches over the others."""
+    logging.basicConfig(stream=sys.stderr, format="%(relativeCreated)d %(levelname)s %(message)s")
+    wishes = Wishes(slots=max(1, slots), lease=lease, heartbeat=heartbeat, grace=grace)
+    supervisor = Supervisor(
+        make_worker=(lambda: Worker(app.database, app.registry, wishes)) if slots else None,
+        recovery=Recovery(app.database, interval=recovery),
+        grace=grace,
+    )
+    supervisor.handle_signals()
+    return supervisor.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(**json.loads(sys.argv[1])))
