@@ -116,6 +116,7 @@ class TestSources:
     def test_other_variables_are_not_ours(self, write: Write) -> None:
         environ = {
             "HEADWAY_TEST_POSTGRES": "x",
+            "HEADWAY_WORK": "0123456789abcdef",
             "HEADWAY_PROOF": "1",
             "HEADWAY_PROOF_SEEDS": "1",
             "PATH": "",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import signal
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -379,6 +381,40 @@ def test_when_a_shared_commit_fails_all_who_shared_it_hear_so_and_the_next_ones_
             future.result()
     assert crowd.sql("select count(*) from hw_job") == [(2,)]
     assert [future.result() > 0 for future in enqueue_behind_a_writer(crowd, 5)] == [True] * 5
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+def test_who_is_interrupted_while_waiting_keeps_nobody_else_waiting(crowd: Life, chosen: bool) -> None:
+    """Ctrl-C reaches the main thread among those that share commits, before or after it was its turn to lead."""
+    stored: list[int] = []
+
+    def thread() -> threading.Thread:
+        started = threading.Thread(target=lambda: stored.append(crowd.enqueue()), daemon=True)
+        started.start()
+        return started
+
+    def interrupt() -> None:
+        until(lambda: len(crowd.client._wishes) == 1, "that the main thread waits")
+        if chosen:
+            with crowd.client._collecting:
+                crowd.client._choose_leader()
+        signal.pthread_kill(main, signal.SIGINT)
+
+    main = threading.main_thread().ident or 0
+    writer = crowd.database.begin("busy")
+    first = thread()
+    until(lambda: crowd.client._led and not crowd.client._wishes, "that somebody leads")
+    helper = threading.Thread(target=interrupt, daemon=True)
+    helper.start()
+    with pytest.raises(KeyboardInterrupt):
+        crowd.enqueue()
+    second = thread()
+    crowd.database.end(writer)
+    for one in (first, second, helper):
+        one.join(PATIENCE)
+    assert len(stored) == 2
+    assert crowd.sql("select count(*) from hw_job") == [(3,)]
+    assert crowd.enqueue() > 0
 
 
 def test_keys_and_plain_jobs_share_commits_too(crowd: Life) -> None:

@@ -95,6 +95,9 @@ def _remedy(error: errors.HeadwayError) -> str:
 def _tell_usage(error: TyperException, as_json: bool) -> int:
     from headway.cli.out import problem, visible
 
+    if type(error).__name__ == "NoArgsIsHelpError":  # its message is the whole help
+        print(error.format_message(), file=sys.stderr)
+        return USAGE
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "headway"
     text = " ".join(error.format_message().split()).rstrip(".")

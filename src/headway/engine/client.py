@@ -11,7 +11,7 @@ from typing import Any
 
 from headway.clock import micros
 from headway.engine.registry import Registry, unknown_text
-from headway.errors import BadInput, NotFound, WrongState
+from headway.errors import BadInput, CommitUnknown, NotFound, WrongState
 from headway.model import verbs
 from headway.model.job import Actor, Job, NewJob, Options
 from headway.model.retry import RetryPolicy
@@ -21,6 +21,7 @@ from headway.model.verbs import Change
 from headway.store import claims, jobs, places
 from headway.store.db import Database, Tx
 
+INTERRUPTED = "the thread that stored this job with others was interrupted: whether it was stored is not known"
 KNOWN_FOR = 30 * 86400.0
 REFRESH_SECONDS = 5.0
 
@@ -28,12 +29,13 @@ REFRESH_SECONDS = 5.0
 class _Wish:
     """One caller's job on its way into a shared transaction. Its caller sleeps at the gate."""
 
-    __slots__ = ("answer", "error", "gate", "job")
+    __slots__ = ("answer", "error", "gate", "job", "leads")
 
     def __init__(self, job: NewJob) -> None:
         self.job = job
         self.answer: tuple[int, bool] | None = None
         self.error: BaseException | None = None
+        self.leads = False
         self.gate = threading.Lock()
         self.gate.acquire()
 
@@ -99,7 +101,11 @@ class Client:
             self._wishes.append(wish)
             leads, self._led = not self._led, True
         if not leads:
-            wish.gate.acquire()
+            try:
+                wish.gate.acquire()
+            except BaseException:  # Ctrl-C: nobody may wait for a leader that is gone
+                self._withdraw(wish)
+                raise
         if wish.answer is None and wish.error is None:
             self._lead()
         if wish.error is not None:
@@ -117,14 +123,29 @@ class Client:
                 wish.answer = answer
         except BaseException as error:
             for wish in batch:
-                wish.error = error
+                wish.error = error if isinstance(error, Exception) else CommitUnknown(INTERRUPTED)
             raise
         finally:
             with self._collecting:
-                successor = self._wishes[:1]
-                self._led = bool(successor)
+                successor = self._choose_leader()
             for wish in successor + batch:
                 wish.gate.release()
+
+    def _choose_leader(self) -> list[_Wish]:
+        successor = self._wishes[:1]
+        self._led = bool(successor)
+        for wish in successor:
+            wish.leads = True
+        return successor
+
+    def _withdraw(self, wish: _Wish) -> None:
+        with self._collecting:
+            if wish not in self._wishes:
+                return  # it is being stored already
+            self._wishes.remove(wish)
+            successor = self._choose_leader() if wish.leads else []
+        for other in successor:
+            other.gate.release()
 
     def enqueue_many(self, new: Sequence[NewJob]) -> list[tuple[int, bool]]:
         """Stores all of them in one transaction, or none."""

@@ -1,0 +1,124 @@
+"""The heartbeat on its own: it judges a lease also while the database does not answer, and ends with its worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import apsw
+import psycopg
+import pytest
+
+from headway.engine import processes
+from tests.support.life import Life
+from tests.support.waiting import until
+
+LEASE = 3.0
+# A worker that does nothing but listen; `stops`: it says that it has stopped its work; `forks`: it leaves a process.
+WORKER = """
+import json, os, sys, time
+from headway.engine.heartbeat import Heartbeat
+def hear(said):
+    print(json.dumps(said), flush=True)
+    if "late" in said and "stops" in sys.argv:
+        heartbeat.reassure()
+heartbeat = Heartbeat({**json.loads(sys.argv[1]), "pid": os.getpid()}, hear)
+print(json.dumps({"heartbeat": heartbeat.process.pid}), flush=True)
+if "forks" in sys.argv and os.fork() == 0:
+    os.close(1)
+    time.sleep(60)
+    os._exit(0)
+for line in sys.stdin:
+    heartbeat.reassure()
+"""
+
+
+@pytest.fixture
+def life(database_url: str) -> Iterator[Life]:
+    with Life(database_url) as one:
+        yield one
+
+
+@contextmanager
+def worker(life: Life, *wishes: str) -> Iterator[subprocess.Popen[str]]:
+    facts = {"worker_id": life.worker_id, "lease": LEASE, "heartbeat": 0.2, "database": life.url, "listen": None}
+    process = subprocess.Popen(
+        [sys.executable, "-c", WORKER, json.dumps(facts), *wishes],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        os.killpg(process.pid, 9)
+        process.communicate()
+
+
+@contextmanager
+def silent(life: Life) -> Iterator[None]:
+    """The database takes what the heartbeat sends, and does not answer."""
+    if life.database.dialect == "sqlite":
+        connection = apsw.Connection(life.url)
+        connection.execute("begin immediate")
+        yield
+        connection.close()
+    else:
+        with psycopg.connect(life.url) as other:
+            other.execute("select 1 from hw_worker for update")
+            yield
+
+
+def hears(process: subprocess.Popen[str], what: str) -> Any:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if what in (said := json.loads(line)):
+            return said[what]
+    raise AssertionError(f"the worker ended and never heard of {what}")
+
+
+def test_a_database_that_does_not_answer_does_not_hide_that_the_lease_runs_out(life: Life) -> None:
+    with worker(life, "stops") as process:
+        beat = hears(process, "beat")
+        with silent(life):
+            assert hears(process, "late") < LEASE
+            assert time.monotonic() - beat < LEASE
+            until(lambda: time.monotonic() - beat > LEASE)
+            assert process.poll() is None, "it had stopped its work and was ended nevertheless"
+        assert hears(process, "beat") > beat
+
+
+def test_a_worker_that_does_not_stop_is_ended_within_its_lease(life: Life) -> None:
+    with worker(life) as process:
+        beat = hears(process, "beat")
+        with silent(life):
+            assert process.wait(30) == -9
+            assert time.monotonic() - beat < LEASE + 1.0
+
+
+def test_a_lease_that_the_worker_renewed_itself_is_judged_anew(life: Life) -> None:
+    """Late once, renewed by the worker, late again: the worker hears of it both times."""
+    with worker(life) as process:
+        hears(process, "beat")
+        with silent(life):
+            hears(process, "late")
+            assert process.stdin is not None
+            process.stdin.write("renew\n")
+            process.stdin.flush()
+            assert hears(process, "late") < LEASE
+
+
+def test_the_heartbeat_ends_with_its_worker_though_another_process_holds_its_pipe(life: Life) -> None:
+    with worker(life, "forks") as process:
+        pid = hears(process, "heartbeat")
+        hears(process, "beat")
+        process.kill()
+        process.wait()
+        until(lambda: processes.start_time(pid) is None, "the end of the heartbeat")

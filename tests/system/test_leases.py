@@ -1,0 +1,191 @@
+"""Leases between real processes: who keeps them, who loses them, and that nobody works on without one."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from headway import Job
+from headway.store.db import open_database
+from tests.system.support.started import Program, Site, alive, site, until
+
+LEASE = 3.0
+SHORT = {"lease": LEASE, "heartbeat": 0.5}
+
+
+@pytest.fixture
+def here(database_url: str, tmp_path: Path) -> Iterator[Site]:
+    with site(database_url, tmp_path) as found:
+        yield found
+
+
+def lost(site: Site, job: Job) -> Job:
+    """The job that retries one which was lost as it should be."""
+    assert site.await_state(job, "FAILED", "COMPLETED", "CANCELLED") == "FAILED"
+    run, row = job.run, job.row
+    assert run is not None
+    assert (run.error or "").startswith("Scheduler crash recovery")
+    assert row.failure_kind == "LOST"
+    again = site.await_retry(job)
+    assert (again.row.priority, again.row.position) == (row.priority, row.position)
+    return again
+
+
+def test_work_that_holds_the_interpreter_keeps_its_lease(sqlite_url: str, postgres_url: str, tmp_path: Path) -> None:
+    """For five leases no thread of the worker runs, while two others look for lost work all the time."""
+    with ExitStack() as stack:
+        jobs: list[tuple[Site, Job, Program]] = []
+        for url, name in ((sqlite_url, "sqlite"), (postgres_url, "postgres")):
+            (tmp_path / name).mkdir()
+            here = stack.enter_context(site(url, tmp_path / name))
+            worker = here.start(**SHORT)
+            here.start(**SHORT, slots=0, recovery=0.2)
+            job = here.enqueue("holds.async", "held", seconds=round(5 * LEASE))
+            here.await_began("held")
+            here.start(**SHORT, recovery=0.2)
+            jobs.append((here, job, worker))
+        for here, job, worker in jobs:
+            assert here.await_state(job, "COMPLETED", "FAILED", "CANCELLED") == "COMPLETED"
+            assert here.kinds(job) == ["job.created", "job.claimed", "job.completed"]
+            assert "worker.gone" not in [kind for _, kind, _ in here.events("worker")]
+            assert worker.process.poll() is None
+            assert here.findings() == []
+
+
+def test_a_killed_worker_is_noticed_at_once_on_its_host(here: Site) -> None:
+    """Long before its lease of a minute is over."""
+    first = here.start()
+    jobs = [here.enqueue(f"waits.{kind}", kind) for kind in ("async", "thread", "process")]
+    began = [here.await_began(kind) for kind in ("async", "thread", "process")]
+    first.kill()
+    here.start()
+    retries = [lost(here, job) for job in jobs]
+    for kind in ("async", "thread", "process"):
+        here.go(kind)
+    for retry in retries:
+        assert here.await_state(retry, "COMPLETED", "FAILED") == "COMPLETED"
+        assert retry.row.attempt == 2
+    assert alive([int(pid) for _, pid in began]) == []
+    assert here.findings() == []
+
+
+def test_no_retry_begins_before_the_processes_of_the_lost_one_are_gone(here: Site) -> None:
+    """The child cannot see that its worker died, for it holds its own interpreter, and ignores signals."""
+    first = here.start()
+    job = here.enqueue("holds.process", "child", seconds=600)
+    here.await_began("child")
+    pids = here.pids("child")
+    assert len(pids) == 3
+    first.kill()
+    assert alive(pids[:1]) == pids[:1], "it died with its worker, and nothing is shown"
+    here.start()
+    retry = lost(here, job)
+    assert retry.result(60.0) == [], "the retry began while these were alive"
+    assert alive(pids) == []
+    assert here.findings() == []
+
+
+def test_a_zombie_is_given_up_and_its_late_writes_are_refused(here: Site) -> None:
+    zombie = here.start(**SHORT)
+    job = here.enqueue("writes", "late")
+    here.await_began("late")
+    until(lambda: here.lines("late.effects"))
+    beat = zombie.heartbeat()
+    stopped = [zombie.process.pid, beat.pid]
+    for pid in stopped:
+        _send(pid, signal.SIGSTOP)
+    other = here.start(**SHORT, recovery=0.2)
+    retry = lost(here, job)
+    here.await_began("late", times=2)
+    _send(zombie.process.pid, signal.SIGCONT)
+    until(lambda: "job.late_write_rejected" in here.kinds(job))
+    until(lambda: [f"{job.id}.1", "LeaseLost"] in here.lines("late.ended"))
+    _send(beat.pid, signal.SIGCONT)
+    until(lambda: len(_started(here)) == 3)  # it hears that it was given up, and begins anew
+    here.go("late")
+    assert here.await_state(retry, "COMPLETED", "FAILED") == "COMPLETED"
+    assert here.kinds(job).count("job.late_write_rejected") == 1
+    assert here.kinds(job).count("job.failed") == 1
+    effects = [line for (line,) in here.lines("late.effects")]
+    assert set(effects) == {f"{job.id}.1", f"{retry.id}.1"}
+    assert effects == sorted(effects, key=lambda line: line != f"{job.id}.1"), "the old work went on beside the new"
+    assert other.process.poll() is None
+    assert zombie.process.poll() is None
+    for program in (zombie, other):
+        program.signal(signal.SIGTERM)
+        assert program.wait() == 0
+    assert here.findings() == []
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    import os
+
+    os.kill(pid, number)
+
+
+def _started(site: Site) -> list[int]:
+    return [worker for worker, kind, _ in site.events("worker") if kind == "worker.started"]
+
+
+def test_a_worker_that_cannot_renew_stops_its_work_and_lives(here: Site) -> None:
+    """The database lets nobody write for longer than a lease. The work ends before the lease does."""
+    worker = here.start(**SHORT)
+    names = ("async", "thread", "process")
+    jobs = [here.enqueue(f"waits.{kind}", kind) for kind in names]
+    for kind in names:
+        here.await_began(kind)
+    release = locked(here)
+    until(lambda: all(here.lines(f"{kind}.ended") for kind in names))
+    assert worker.process.poll() is None
+    release()
+    for kind in names:
+        here.go(kind)
+    for job in jobs:
+        retry = lost(here, job)
+        assert here.await_state(retry, "COMPLETED", "FAILED") == "COMPLETED"
+    assert here.findings() == []
+
+
+def test_a_worker_that_cannot_renew_and_cannot_stop_is_ended(here: Site) -> None:
+    worker = here.start(**SHORT)
+    job = here.enqueue("holds.async", "held", seconds=600)
+    here.await_began("held")
+    release = locked(here)
+    assert worker.wait() == -signal.SIGKILL
+    assert here.lines("held.ended") == []
+    release()
+    here.start(slots=0, **SHORT)
+    retry = lost(here, job)
+    retry.cancel()
+    assert here.findings() == []
+
+
+def locked(site: Site) -> Callable[[], None]:
+    """Keeps everybody from renewing a lease, until the answer is called."""
+    if site.app.database.dialect == "sqlite":
+        return _locked_file(site.url)
+    holder: psycopg.Connection[Any] = psycopg.connect(site.url)
+    holder.execute("select id from hw_worker for update")
+
+    def release() -> None:
+        holder.rollback()
+        holder.close()
+
+    return release
+
+
+def _locked_file(path: str) -> Callable[[], None]:
+    database = open_database(path)
+    tx = database.begin("lock")
+
+    def release() -> None:
+        database.end(tx)
+        database.close()
+
+    return release
