@@ -33,7 +33,8 @@ from headway.model import values
 
 DEFAULT_FILE = Path("headway.toml")
 PREFIX = "HEADWAY_"
-NOT_SETTINGS = ("HEADWAY_TEST_", "HEADWAY_PROOF", "HEADWAY_WORK")  # the last is the tag of a job's processes
+# Of the test suite, and of the processes of a job: a job may call `headway` itself.
+NOT_SETTINGS = ("HEADWAY_TEST_", "HEADWAY_PROOF", "HEADWAY_WORK", "HEADWAY_JOB_ID", "HEADWAY_FENCE")
 
 # A setting's place: its names from the outside in. Not dotted text, because names inside maps have dots of their own.
 _Path = tuple[str, ...]

@@ -84,7 +84,7 @@ REFUSALS: list[tuple[list[str], list[str]]] = [
     (["jobs", "ls", "--status", "FALED"], ["there is no status 'FALED'", "did you mean FAILED?"]),
     (["jobs", "ls", "--limit", "0"], ["limit must be from 1 to 200"]),
     (["jobs", "ls", "--cursor", "what"], ["cursor is not one that a list gave"]),
-    (["jobs", "ls", "--since", "yesterday"], ["since is not a duration", "write it like"]),
+    (["jobs", "ls", "--since", "yesterday"], ["--since 'yesterday' is not a time", "write 2h (ago), 2026-03-01"]),
     (["jobs", "ls", "--since", "2026-13-01"], ["since is not a time that exists"]),
     (["jobs", "ls", "--failure-kind", "BAD"], ["there is no kind 'BAD'", "TIMEOUT"]),
     (["jobs", "show", "0"], ["Invalid value for 'ID'"]),
@@ -92,14 +92,16 @@ REFUSALS: list[tuple[list[str], list[str]]] = [
     (["jobs", "show", "one"], ["Invalid value for 'ID'"]),
     (["jobs", "logs", "1", "--tail", "-1"], ["--tail must be 0 or more"]),
     (["jobs", "wait", "1", "--timeout", "x"], ["timeout is not a duration"]),
+    (["jobs", "resolve", "1", "--result", "{oops"], ["result is not JSON"]),
     (["queue", "pause", "--for", "ever"], ["--for is not a duration"]),
+    (["queue", "pause", "--for", "0s"], ["--for must be more than 0"]),
     (["top", "--interval", "x"], ["interval is not a duration"]),
     (["nonsense"], ["No such command 'nonsense'", "headway --help"]),
     (["jobs", "lst"], ["No such command 'lst'"]),
     (["up", "--roles", "api"], ["api is not part of this version", "worker, scheduler"]),
     (["up", "--roles", "worker,king"], ["there is no role 'king'"]),
     (["work", "--slots", "0"], ["--slots: must be at least 1"]),
-    (["work", "--tasks", "nope.*"], ["no task fits nope.*", "there are command"]),
+    (["work", "--tasks", "nope.*"], ["no task fits 'nope.*'", "there are command"]),
     (["up", "--app", "shop"], ["--app must name a module and the app in it"]),
     (["up", "--app", "no.such.module:app"], ["there is no module no.such.module"]),
     (["up", "--app", "nothing.py:app"], ["there is no file nothing.py"]),
@@ -119,6 +121,14 @@ def test_every_command_refuses(cli: Here) -> None:
     (cli.folder / "json.py").write_text("app = 1\n")
     for args, words in REFUSALS:
         cli(*args).refused(2, *words)
+
+
+def test_a_command_that_is_not_finished_shows_its_help(here: Here) -> None:
+    for args in ([], ["jobs"], ["db"]):
+        said = here(*args)
+        assert (said.code, said.out) == (2, "")
+        assert said.err.startswith(" ".join(["Usage: headway", *args]))
+        assert "\nCommands:\n" in said.err
 
 
 # --- databases that are not what they should be -------------------------------------------------------------------
@@ -153,7 +163,7 @@ def test_looking_makes_no_database(here: Here) -> None:
 
 
 def test_a_folder_that_is_missing(here: Here) -> None:
-    for args in USING:
+    for args in (*USING, ["run", "shop.greet"]):
         here(*args, database="no/such/folder/headway.db").refused(5, "no/such/folder", "does not exist", "create it")
     here("status", database="no/such/folder/headway.db").refused(5, "no database at no/such/folder/headway.db")
     assert list(here.folder.iterdir()) == []

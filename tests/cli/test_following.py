@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from headway.app import App
-from tests.support.cli import Here, line_of, program, running, until
+from tests.support.cli import PROGRAM, Here, environment, line_of, program, running, until
 
 SHOP = ("--app", "tests.support.shop:app")
 
@@ -52,6 +52,13 @@ def test_follow_a_program(cli: Here, worker: None) -> None:
     assert said.err == "job 1 FAILED: the command exited with code 3\n"
 
 
+def test_a_job_may_call_headway_itself(cli: Here, worker: None) -> None:
+    env = {name: value for name, value in environment().items() if name in ("PYTHONPATH", "PATH")}
+    params = json.dumps({"argv": [*PROGRAM, "config", "check"], "env": env})
+    said = program("run", "command", "--params", params, "--retries", 0, "-f", cwd=cli.folder, database=cli.database)
+    assert "the settings are fine" in said.done().out
+
+
 def test_a_skipped_job_has_not_failed(cli: Here, worker: None) -> None:
     said = program("run", "shop.skip", "--follow", *SHOP, cwd=cli.folder, database=cli.database).done()
     assert said.err == "job 1 SKIPPED: nothing to do today\n"
@@ -66,7 +73,7 @@ def test_interrupting_the_follower_leaves_the_job(cli: Here, app: App, worker: N
     assert app.job(1).status == "RUNNING"
     assert "nothing is in its way" in cli("jobs", "explain", 1).done().out
     assert "stop requested" not in cli("jobs", "show", 1).done().out
-    assert "job 1 cancelled: now RUNNING" in cli("jobs", "cancel", 1).done().out
+    assert "job 1 was asked to stop: still RUNNING" in cli("jobs", "cancel", 1).done().out
     ended = cli("jobs", "wait", 1, "--timeout", "30s", "--json")
     assert ended.code == 1
     assert ended.data["items"][0]["status"] == "CANCELLED"

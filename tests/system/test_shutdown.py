@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.support.started import Site, alive, site
+from tests.system.support.started import Site, alive, site, until
 
 KINDS = ("async", "thread", "process")
 
@@ -101,6 +101,7 @@ def test_a_second_signal_ends_the_grace(here: Site) -> None:
     jobs = [here.enqueue(f"waits.{kind}", kind) for kind in KINDS]
     began = [int(here.await_began(kind)[1]) for kind in KINDS]
     worker.signal(signal.SIGTERM)
+    until(lambda: here.lines("signals"))
     assert [job.status for job in jobs] == ["RUNNING"] * 3
     worker.signal(signal.SIGTERM)
     assert worker.wait() == 0

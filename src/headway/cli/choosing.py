@@ -133,4 +133,7 @@ def _answer(call: Call, desk: Desk, done: Sequence[int], refused: Sequence[Headw
         call.out.say(f"headway: {one_line(str(error))}")
     for view in views:
         reason = f" ({one_line(view.job.reason)})" if view.job.reason else ""
-        call.out.show(f"job {view.job.id} {said}: now {view.job.status.name}{reason}")
+        if view.job.stop:  # the work was asked, and has yet to answer
+            call.out.show(f"job {view.job.id} was asked to stop: still {view.job.status.name}{reason}")
+        else:
+            call.out.show(f"job {view.job.id} {said}: now {view.job.status.name}{reason}")

@@ -54,9 +54,11 @@ def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def opening(stage: Stage) -> None:
-    stage.title("Headway", "Jobs are kept in a database; a worker is a process that runs them. Here both are real:")
+    stage.title("Headway", "Jobs are kept in a database; a worker is a process that runs them.")
     pid = stage.start_worker()
-    stage.tell(f"the database is {stage.database}, the worker is process {pid}.")
+    stage.tell("Here both are real:")
+    stage.tell(f"  database  {stage.database}")
+    stage.tell(f"  worker    process {pid}")
     stage.tell("One job runs at a time, which is the default: they are long and want the machine for themselves.")
 
 

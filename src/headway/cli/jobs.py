@@ -154,11 +154,12 @@ def explain(call: Call, job_id: Id) -> None:
     """Say why a job does not run now."""
     from headway.cli.shapes import explain_json
     from headway.cli.tables import when
-    from headway.engine.limits import lives
+    from headway.engine.limits import lives, living
     from headway.store import reading
 
     with call.desk() as desk, desk.read() as tx:
         waiting = reading.explain(tx, desk.tenant_id, job_id, lives=lives)
+        alive = {worker.id for worker in living(tx)}
         now = desk.database.clock.now()
     if call.out.as_json:
         call.out.data(explain_json(waiting))
@@ -170,7 +171,9 @@ def explain(call: Call, job_id: Id) -> None:
         by = f" by {one.by}" if one.by else ""
         until = f" until {when(one.until, now)}" if one.until else ""
         call.out.show(f"  {one.kind}: {one.detail}{by}{until}")
-    if not waiting.blockers:
+    if job.status.name == "RUNNING" and job.worker_id not in alive:
+        call.out.show("  its worker is gone: the next recovery ends it as LOST (start a worker: headway up)")
+    elif not waiting.blockers:
         call.out.show("  nothing is in its way" + ("" if job.status.name == "RUNNING" else ": it starts next"))
 
 

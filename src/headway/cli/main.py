@@ -89,6 +89,8 @@ def _remedy(error: errors.HeadwayError) -> str:
         return ": see `headway jobs ls`"
     if isinstance(error, errors.Unreachable) and "PostgreSQL cannot be reached" in str(error):
         return ": start it, or name another database with --database"
+    if isinstance(error, errors.Unreachable) and "cannot be read or written" in str(error):
+        return ": check that its folder is there and writable, or name another database with --database"
     return ""
 
 

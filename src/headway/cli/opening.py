@@ -85,7 +85,8 @@ def refuse_folder(settings: Settings) -> None:
 
 def refuse_unknown(app: App, task: str) -> None:
     """A task that this app does not have is nowhere if there is no database yet: none is made to find that out."""
-    if task not in app.tasks and is_file(app.settings) and not Path(app.settings.database).exists():
+    path = Path(app.settings.database)
+    if task not in app.tasks and is_file(app.settings) and path.absolute().parent.is_dir() and not path.exists():
         raise BadInput(unknown_text(task, app.registry.specs), code="unknown_task", field="task")
 
 

@@ -178,6 +178,7 @@ def _follow(call: Call, client: Any, job_id: int) -> int:
     from headway.cli.following import Follower, succeeded
     from headway.cli.shapes import job_json
     from headway.cli.tables import note
+    from headway.errors import Unreachable
 
     follower = Follower(client, call.out, job_id)
     try:
@@ -186,6 +187,9 @@ def _follow(call: Call, client: Any, job_id: int) -> int:
         number = follower.job_id
         call.out.say(f"job {number} goes on: headway jobs logs -f {number}, headway jobs cancel {number}")
         return 130
+    except Unreachable:
+        call.out.say(f"job {follower.job_id} is stored: follow it later with headway jobs logs -f {follower.job_id}")
+        raise
     if call.out.as_json:
         call.out.data(job_json(view))
     elif view.run is not None and view.run.result is not None:

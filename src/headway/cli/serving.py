@@ -114,7 +114,7 @@ def _served(app: App, patterns: Sequence[str]) -> list[str]:
     found = sorted(app.registry.matching(list(patterns) or None))
     if not found:
         known = ", ".join(sorted(app.registry.specs))
-        raise BadInput(f"--tasks: no task fits {', '.join(patterns)}: there are {known}", field="tasks")
+        raise BadInput(f"--tasks: no task fits {', '.join(map(repr, patterns))}: there are {known}", field="tasks")
     return found
 
 

@@ -119,7 +119,7 @@ def register(jobs: typer.Typer) -> None:
         """Record PAUSED or ERROR jobs as COMPLETED, with a result of yours."""
         from headway.cli import parsing
 
-        value = parsing.value(result, field="result")
+        value = parsing.from_json(result, field="result")
         given = _given(status, task, key, kind, by, since, until, search)
         with call.desk() as desk:
             chosen = choose(call, desk, "resolve", ids or [], given, yes=yes)

@@ -24,6 +24,8 @@ from headway.store.db import Database, Tx, open_database
 
 # Parts of a lease: when the worker is told to stop its work, and when it is ended if it did not.
 TELL, END = 2 / 3, 5 / 6
+# Before a heartbeat that died is started again: one that dies at once must not keep a core busy.
+RESPAWN_SECONDS = 0.5
 # A line has to fit into one write of a pipe, or it might arrive in part.
 STOPS_PER_LINE = 50
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(headway.__file__)))
@@ -36,7 +38,8 @@ class Heartbeat:
     def __init__(self, wishes: dict[str, Any], hear: Callable[[dict[str, Any]], None]) -> None:
         self.wishes = wishes
         self.hear = hear
-        self.closing = False
+        self.renewed = time.monotonic()
+        self.closing = threading.Event()
         self.lock = threading.Lock()
         self.process = self._spawn()
         self.thread = threading.Thread(target=self._listen, name="headway-heartbeat", daemon=True)
@@ -50,33 +53,37 @@ class Heartbeat:
             start_new_session=True,
         )
         assert process.stdin is not None
-        process.stdin.write(json.dumps(self.wishes).encode() + b"\n")
+        process.stdin.write(json.dumps({**self.wishes, "renewed": self.renewed}).encode() + b"\n")
         process.stdin.flush()
         return process
 
     def _listen(self) -> None:
-        while not self.closing:
+        while not self.closing.is_set():
             assert self.process.stdout is not None
             for line in self.process.stdout:
-                self.hear(json.loads(line))
+                said = json.loads(line)
+                self.renewed = max(self.renewed, said.get("beat", 0.0))
+                self.hear(said)
             self.process.wait()
+            self.closing.wait(RESPAWN_SECONDS)
             with self.lock:
-                if not self.closing:
+                if not self.closing.is_set():
                     self.process = self._spawn()
 
-    def reassure(self) -> None:
-        """Tells the process that the worker has stopped its work, or renewed its lease itself: it need not be ended."""
+    def reassure(self, renewed: float | None = None) -> None:
+        """Tells the process that the worker has stopped its work (it need not be ended), or when it renewed itself."""
+        self.renewed = max(self.renewed, renewed or 0.0)
         with self.lock:
-            if not self.closing and self.process.stdin is not None:
+            if not self.closing.is_set() and self.process.stdin is not None:
                 try:
-                    self.process.stdin.write(b"fine\n")
+                    self.process.stdin.write(json.dumps(renewed).encode() + b"\n")
                     self.process.stdin.flush()
                 except BrokenPipeError:
                     return  # it died; the next one will ask again
 
     def close(self) -> None:
         with self.lock:
-            self.closing = True
+            self.closing.set()
             assert self.process.stdin is not None
             self.process.stdin.close()
         self.process.wait()
@@ -86,7 +93,8 @@ class Heartbeat:
 
 
 class Pulse:
-    """The process's side: one beat after the other until its input ends."""
+    """The process's side: one beat after the other. A thread listens to the worker and judges the lease meanwhile,
+    because a database that does not answer must not hide that the lease runs out."""
 
     def __init__(self, wishes: dict[str, Any]) -> None:
         self.worker_id: int = wishes["worker_id"]
@@ -95,10 +103,18 @@ class Pulse:
         self.url: str = wishes["database"]
         self.listen: str | None = wishes["listen"]
         self.parent: int = wishes["pid"]
+        self.started_by = os.getppid()
+        self.renewed: float = wishes.get("renewed") or time.monotonic()
         self.database: Database | None = None
-        self.renewed = time.monotonic()
+        self.why = "the database does not answer"
         self.excused = False
         self.told = False
+
+    def live(self) -> None:
+        threading.Thread(target=self._watch, name="headway-watch", daemon=True).start()
+        while True:
+            self.beat()
+            time.sleep(min(self.every, self.lease / 24) if self.told else self.every)
 
     def beat(self) -> None:
         began = time.monotonic()
@@ -106,7 +122,7 @@ class Pulse:
             self.database = self.database or open_database(self.url, listen=self.listen)
             alive, stops = self.database.transact("beat", self._beat)
         except HeadwayError as error:
-            self._late(str(error))
+            self.why = str(error)
             return
         if not alive:
             say({"gone": True})
@@ -119,25 +135,37 @@ class Pulse:
         alive = workers.beat(tx, self.worker_id, self.lease)
         return alive, [(job_id, fence, stop.value) for job_id, fence, stop in workers.stop_requests(tx, self.worker_id)]
 
-    def _late(self, why: str) -> None:
+    def _watch(self) -> None:
+        try:
+            while self._worker_lives():
+                self._judge()
+        finally:  # at once: a beat may be waiting for its answer
+            os._exit(0)
+
+    def _worker_lives(self) -> bool:
+        """Listens for a moment. The end of the pipe is not all: a process that the worker forked may hold it open."""
+        ready, _, _ = select.select([sys.stdin.fileno()], [], [], min(self.every, self.lease / 24))
+        if ready:
+            heard = os.read(sys.stdin.fileno(), 65536)
+            if not heard:
+                return False
+            for line in heard.splitlines():
+                self._hear(json.loads(line))
+        return os.getppid() == self.started_by
+
+    def _hear(self, renewed: float | None) -> None:
+        if renewed is None:
+            self.excused = True
+        elif renewed > self.renewed:
+            self.renewed, self.excused, self.told = renewed, False, False
+
+    def _judge(self) -> None:
         silent = time.monotonic() - self.renewed
         if silent > self.lease * TELL and not self.told:
             self.told = True
-            say({"late": silent, "why": why[:500]})
+            say({"late": silent, "why": self.why[:500]})
         if silent > self.lease * END and not self.excused:
             os.kill(self.parent, signal.SIGKILL)
-
-    def wait(self) -> bool:
-        """Sleeps until the next beat. False when the worker has gone."""
-        deadline = time.monotonic() + (self.every if not self.told else min(self.every, self.lease / 24))
-        while (left := deadline - time.monotonic()) > 0:
-            ready, _, _ = select.select([sys.stdin.fileno()], [], [], left)
-            if ready:
-                heard = os.read(sys.stdin.fileno(), 4096)
-                if not heard:
-                    return False
-                self.excused = True
-        return True
 
 
 def say(message: dict[str, Any]) -> None:
@@ -164,8 +192,6 @@ def main() -> None:
     os.set_blocking(sys.stdout.fileno(), False)
     pulse = Pulse(json.loads(_read_line()))
     try:
-        pulse.beat()
-        while pulse.wait():
-            pulse.beat()
+        pulse.live()
     except BrokenPipeError:
         return  # nobody listens any more

@@ -70,8 +70,9 @@ class Running:
         if self.asked_at is None:
             self.asked_at = time.monotonic()
         self.stop.asked = True
-        if self.ask is not None:
-            self.ask(grace)
+        ask = self.ask  # once: the work may end, and take it away, between two looks
+        if ask is not None:
+            ask(grace)
 
     def expire(self, whole: float) -> None:
         """Its running time is over: from here on it is stopped like work that a person stops."""

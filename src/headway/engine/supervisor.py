@@ -79,10 +79,10 @@ class Supervisor:
 
     def _idle(self, worker: Worker) -> bool:
         """Nothing runs, nothing can be claimed, and no earlier crash left anything."""
-        if worker.running or worker.ended_work or worker.claimed != worker.finished:
+        if worker.busy or worker.ended_work or worker.claimed != worker.finished:
             return False
         self.recovery.safely()
-        return not worker.running and worker.due is None and not worker.finds_work()
+        return not worker.busy and worker.due is None and not worker.finds_work()
 
     def _replace(self, worker: Worker) -> None:
         worker.join(self.grace)
@@ -117,7 +117,7 @@ class Supervisor:
 
     def _await(self, worker: Worker, seconds: float, *, until_second_signal: bool) -> None:
         deadline = time.monotonic() + seconds
-        while worker.running and time.monotonic() < deadline:
+        while worker.busy and time.monotonic() < deadline:
             if until_second_signal and self.signals > 1:
                 return
             time.sleep(0.01)

@@ -82,6 +82,7 @@ class Worker(WokenLoop):
         self.stuck = False
         self.uncertain = False
         self.alone = False
+        self.at_turn = False
         self.heartbeat: Heartbeat | None = None
         self.async_runner: AsyncRunner | None = None
         self.slot_runners: dict[int, SlotRunner] = {}
@@ -111,10 +112,12 @@ class Worker(WokenLoop):
     def renew(self) -> None:
         """A beat of our own, for a moment at which the heartbeat's may be late."""
         began = time.monotonic()
-        if self.database.transact("renew", lambda tx: workers.beat(tx, self.who.id, self.wishes.lease)):
-            self.renewed = began
-            if self.heartbeat is not None:
-                self.heartbeat.reassure()
+        if not self.database.transact("renew", lambda tx: workers.beat(tx, self.who.id, self.wishes.lease)):
+            self.hear({"gone": True})
+            return
+        self.renewed = began
+        if self.heartbeat is not None:
+            self.heartbeat.reassure(began)
 
     def hear(self, said: dict[str, Any]) -> None:
         """What the heartbeat says: stop requests, a lease that is lost, one that cannot be renewed."""
@@ -152,6 +155,18 @@ class Worker(WokenLoop):
     # --- one turn ---
 
     def tick(self) -> float:
+        self.at_turn = True  # before `draining` is looked at: who sets that and then sees no turn gets no new claim
+        try:
+            return self._tick()
+        finally:
+            self.at_turn = False
+
+    @property
+    def busy(self) -> bool:
+        """Something runs, or may be about to."""
+        return self.at_turn or bool(self.running)
+
+    def _tick(self) -> float:
         if self.uncertain:
             self._read_back()
         if time.monotonic() - self.renewed > self.wishes.lease / 3:

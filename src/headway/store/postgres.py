@@ -29,6 +29,8 @@ CHANNEL = "headway"
 CONNECT_SECONDS = 5.0
 BACKOFF = (0.1, 0.5, 2.0)
 POOL_SIZE = 8
+# Who stands still in the middle of a transaction (frozen, cut off) would hold its locks, and all claims, until it is back.
+IDLE_SECONDS = 10
 
 
 def _rows(columns: str) -> str:
@@ -71,6 +73,8 @@ def translated() -> Iterator[None]:
         raise Unreachable(f"PostgreSQL does not let this user write here: {error}") from error
     except pg.DiskFull as error:
         raise Unreachable("PostgreSQL's disk is full: free some space; nothing was changed") from error
+    except pg.IdleInTransactionSessionTimeout as error:
+        raise Unreachable(f"PostgreSQL ended a transaction that stood still for {IDLE_SECONDS} s") from error
     except (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout) as error:
         raise Unreachable(f"PostgreSQL cannot be reached: {_first_line(error)}") from error
 
@@ -191,7 +195,7 @@ class PostgresDatabase(Database):
             psycopg.connect(self.url, connect_timeout=int(CONNECT_SECONDS)).close()
 
     def begin(self, label: str) -> PostgresTx:
-        return self._begin(label, "begin")
+        return self._begin(label, f"begin; set local idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'")
 
     def begin_read(self) -> PostgresTx:
         return self._begin("read", "begin isolation level repeatable read read only")
@@ -201,7 +205,7 @@ class PostgresDatabase(Database):
         for _ in range(POOL_SIZE + 1):
             connection = self._connection()
             try:
-                connection.execute(text)
+                connection.execute(text, prepare=False)
             except psycopg.OperationalError:
                 self._discard(connection)
                 continue

@@ -135,11 +135,19 @@ def stubborn_process(ctx: Context, file: str) -> None:
         time.sleep(LOOK)
 
 
+class Telling(Supervisor):
+    """Says which signals it has seen: two that are sent at once may arrive as one."""
+
+    def on_signal(self, *seen: object) -> None:
+        super().on_signal(*seen)
+        append("signals", str(self.signals))
+
+
 def main(lease: float, heartbeat: float, grace: float, recovery: float, slots: int) -> int:
     """Works until a signal comes. Without slots it only watches over the others."""
     logging.basicConfig(stream=sys.stderr, format="%(relativeCreated)d %(levelname)s %(message)s")
     wishes = Wishes(slots=max(1, slots), lease=lease, heartbeat=heartbeat, grace=grace)
-    supervisor = Supervisor(
+    supervisor = Telling(
         make_worker=(lambda: Worker(app.database, app.registry, wishes)) if slots else None,
         recovery=Recovery(app.database, interval=recovery),
         grace=grace,

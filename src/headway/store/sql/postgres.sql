@@ -66,7 +66,8 @@ select id from j;
 with p as materialized (select key::bigint as id, value::integer as slot from jsonb_each_text(:picks::jsonb)),
 k as materialized (
   select j.id, p.slot from p join hw_job j on j.id = p.id
-  where j.gate + 0 = 1 and (j.expires_at is null or j.fence > 0 or j.expires_at > {now}) for update of j skip locked
+  where j.gate + 0 = 1 and (j.expires_at is null or j.fence > 0 or j.expires_at > {now})
+    and exists (select 1 from hw_worker w where w.id = :worker_id and w.gone_at is null) for update of j skip locked
 ), u as (
   update hw_job j set status = 3, gate = 0, fence = j.fence + 1, version = j.version + 1, worker_id = :worker_id, slot = k.slot,
     claimed_at = {now}, started_at = coalesce(j.started_at, {now}), reason = null, failure_kind = null

@@ -51,7 +51,9 @@ select j.id from hw_job j where j.status = 7 and j.exhausted = 0 and j.id > :aft
 and not exists (select 1 from hw_job c where c.retry_of = j.id) order by j.id limit 200;
 
 -- name: add_process
-insert into hw_process (tag, worker_id, slot, pid, process_start) values (:tag, :worker_id, :slot, :pid, :process_start);
+-- Again after a commit whose answer was lost: it is there then.
+insert into hw_process (tag, worker_id, slot, pid, process_start) values (:tag, :worker_id, :slot, :pid, :process_start)
+on conflict (tag) do nothing;
 
 -- name: drop_process
 delete from hw_process where tag = :tag;

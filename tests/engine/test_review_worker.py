@@ -1,0 +1,167 @@
+"""Workers at bad moments: given up while they claim, stopped while they claim, an answer lost while a child is stored."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from headway import App
+from headway.engine.recovery import Recovery
+from headway.engine.supervisor import Supervisor
+from headway.engine.worker import Wishes, Worker
+from headway.errors import CommitUnknown, Unreachable
+from headway.store import postgres, workers
+from headway.store.db import open_database
+from tests.support import tasks_for_worker
+from tests.support.gates import Gated
+from tests.support.life import TASK, Life
+from tests.support.waiting import until
+
+SECONDS = 30.0
+
+
+@pytest.fixture
+def app(database_url: str) -> Iterator[App]:
+    one = App(database=database_url)
+    for name in ("add", "plain"):
+        one.task(name)(tasks_for_worker.app.tasks[name].function)
+    with one:
+        yield one
+
+
+def given_up(app: App, worker: Worker) -> None:
+    app.database.transact("give_up", lambda tx: workers.retire(tx, worker.who.id, "silent"))
+
+
+def test_a_worker_that_was_given_up_claims_nothing(app: App) -> None:
+    """Nobody would watch over the lease of such a claim: it would be lost while its work runs."""
+    worker = Worker(app.database, app.registry, Wishes())
+    app.database.transact("register", worker._register)
+    given_up(app, worker)
+    job = app.tasks["add"].enqueue(a=1, b=2)
+    worker.tick()
+    assert job.status == "QUEUED"
+    assert not worker.running
+
+
+def test_a_worker_that_cannot_renew_because_it_was_given_up_ends(app: App) -> None:
+    worker = Worker(app.database, app.registry, Wishes())
+    app.database.transact("register", worker._register)
+    given_up(app, worker)
+    worker.renew()
+    assert worker.draining
+    assert worker.ended.is_set()
+
+
+def test_what_is_claimed_when_the_end_is_asked_for_is_finished(app: App) -> None:
+    """Nothing runs yet when the signal comes, but the claim is under way."""
+    claiming, go_on = threading.Event(), threading.Event()
+    wishes = Wishes()
+
+    class Slow(Worker):
+        def _hand_over(self, fresh: Any) -> None:
+            claiming.set()
+            assert go_on.wait(SECONDS)
+            super()._hand_over(fresh)
+
+    supervisor = Supervisor(
+        make_worker=lambda: Slow(app.database, app.registry, wishes), recovery=Recovery(app.database)
+    )
+    supervisor.start()
+    job = app.tasks["add"].enqueue(a=1, b=2)
+    assert claiming.wait(SECONDS)
+    ending = threading.Thread(target=supervisor.stop)
+    ending.start()
+    until(lambda: supervisor.worker is not None and supervisor.worker.draining)
+    ending.join(0.2)
+    go_on.set()
+    ending.join(SECONDS)
+    assert job.status == "COMPLETED"
+
+
+def test_a_lost_answer_while_a_child_is_stored_costs_no_attempt(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Worker(app.database, app.registry, Wishes(slots=1))
+    transact, lost = app.database.transact, threading.Event()
+
+    def unsure(label: str, work: Any) -> Any:
+        answer = transact(label, work)
+        if label == "adopt" and not lost.is_set():
+            lost.set()
+            raise CommitUnknown("the answer was lost")
+        return answer
+
+    monkeypatch.setattr(app.database, "transact", unsure)
+    worker.register()
+    worker.start()
+    try:
+        job = app.tasks["plain"].enqueue(word="once")
+        until(lambda: job.row.status.terminal)
+        assert job.status == "COMPLETED"
+        assert lost.is_set()
+    finally:
+        worker.drain()
+        worker.stop()
+        worker.join(SECONDS)
+        worker.close()
+
+
+def test_who_stands_still_with_the_claim_lock_does_not_hold_up_the_others(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that is frozen, or cut off, in the middle of a claim: its transaction ends without it."""
+    monkeypatch.setattr(postgres, "IDLE_SECONDS", 1)
+    frozen = Gated(postgres_url)
+    with Life(postgres_url, database=open_database(postgres_url)) as life:
+        job_id = life.enqueue()
+        gate = frozen.gate("turn:take")
+        app = App(database=postgres_url)
+        app.task(TASK)(tasks_for_worker.add.function)
+        stalled = Worker(frozen, app.registry, Wishes())
+        frozen.transact("register", stalled._register)
+        turn = threading.Thread(target=stalled.safely)
+        turn.start()
+        assert gate.reached.wait(SECONDS)
+        picked: list[int] = []
+        other = threading.Thread(target=lambda: picked.extend(life.pick(1)), daemon=True)
+        other.start()
+        other.join(10.0)
+        gate.open.set()
+        turn.join(SECONDS)
+        frozen.close()
+    assert picked == [job_id]
+
+
+def test_work_that_waits_for_a_database_to_begin_can_be_stopped(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a worker whose work has all stopped would not know it, and would be ended for it."""
+    worker = Worker(app.database, app.registry, Wishes(slots=1))
+    transact, waiting = app.database.transact, threading.Event()
+
+    def away(label: str, work: Any) -> Any:
+        if label == "adopt":
+            waiting.set()
+            raise Unreachable("the database is away")
+        return transact(label, work)
+
+    monkeypatch.setattr(app.database, "transact", away)
+    worker.register()
+    worker.start()
+    try:
+        first = app.tasks["plain"].enqueue(word="first")
+        assert waiting.wait(SECONDS)
+        worker.abandon("the worker could not renew its lease")
+        until(lambda: not worker.at_work)
+        until(lambda: first.status == "FAILED")
+        monkeypatch.undo()
+        second = app.tasks["plain"].enqueue(word="second")
+        until(lambda: second.row.status.terminal)
+        with app.database.read() as tx:
+            stored = [pid for _, _, pid, *_ in tx.run("processes_of", worker_id=worker.who.id)]
+        assert stored == [second.result()["pid"]], "user code ran in a process that nobody had stored"
+    finally:
+        worker.drain()
+        worker.stop()
+        worker.join(SECONDS)
+        worker.close()
