@@ -1,4 +1,4 @@
-"""Workers at bad moments: given up while they claim, stopped while they claim, an answer lost while a child is stored."""
+"""Workers at bad moments: given up or stopped while they claim, an answer lost while a child is stored."""
 
 from __future__ import annotations
 
@@ -165,3 +165,33 @@ def test_work_that_waits_for_a_database_to_begin_can_be_stopped(app: App, monkey
         worker.stop()
         worker.join(SECONDS)
         worker.close()
+
+
+def test_a_worker_that_was_given_up_is_not_replaced_while_its_work_goes_on(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others may run that work by now: a process that cannot stop it ends itself."""
+
+    class Left(Exception):
+        pass
+
+    def leave(*_: object) -> None:
+        raise Left
+
+    app.task("deaf")(tasks_for_worker.deaf.function)
+    supervisor = Supervisor(
+        make_worker=lambda: Worker(app.database, app.registry, Wishes(heartbeat=0.1)),
+        recovery=Recovery(app.database, interval=3600),
+    )
+    monkeypatch.setattr(supervisor, "_leave_at_once", leave)
+    supervisor.start()
+    worker = supervisor.worker
+    assert worker is not None
+    app.tasks["deaf"].enqueue()
+    until(lambda: worker.at_work)
+    given_up(app, worker)
+    until(worker.ended.is_set)
+    with pytest.raises(Left):
+        supervisor._replace(worker)
+    supervisor.recovery.stop()
+    worker.close()

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
+import apsw
 import psycopg
 import pytest
 
 from headway import Job
-from headway.store.db import open_database
-from tests.system.support.started import Program, Site, alive, site, until
+from tests.system.support.started import SECONDS, Program, Site, alive, site, until
 
 LEASE = 3.0
 SHORT = {"lease": LEASE, "heartbeat": 0.5}
@@ -99,14 +99,14 @@ def test_a_zombie_is_given_up_and_its_late_writes_are_refused(here: Site) -> Non
     beat = zombie.heartbeat()
     stopped = [zombie.process.pid, beat.pid]
     for pid in stopped:
-        _send(pid, signal.SIGSTOP)
+        os.kill(pid, signal.SIGSTOP)
     other = here.start(**SHORT, recovery=0.2)
     retry = lost(here, job)
     here.await_began("late", times=2)
-    _send(zombie.process.pid, signal.SIGCONT)
+    os.kill(zombie.process.pid, signal.SIGCONT)
     until(lambda: "job.late_write_rejected" in here.kinds(job))
     until(lambda: [f"{job.id}.1", "LeaseLost"] in here.lines("late.ended"))
-    _send(beat.pid, signal.SIGCONT)
+    os.kill(beat.pid, signal.SIGCONT)
     until(lambda: len(_started(here)) == 3)  # it hears that it was given up, and begins anew
     here.go("late")
     assert here.await_state(retry, "COMPLETED", "FAILED") == "COMPLETED"
@@ -123,12 +123,6 @@ def test_a_zombie_is_given_up_and_its_late_writes_are_refused(here: Site) -> Non
     assert here.findings() == []
 
 
-def _send(pid: int, number: signal.Signals) -> None:
-    import os
-
-    os.kill(pid, number)
-
-
 def _started(site: Site) -> list[int]:
     return [worker for worker, kind, _ in site.events("worker") if kind == "worker.started"]
 
@@ -138,12 +132,11 @@ def test_a_worker_that_cannot_renew_stops_its_work_and_lives(here: Site) -> None
     worker = here.start(**SHORT)
     names = ("async", "thread", "process")
     jobs = [here.enqueue(f"waits.{kind}", kind) for kind in names]
-    for kind in names:
-        here.await_began(kind)
-    release = locked(here)
-    until(lambda: all(here.lines(f"{kind}.ended") for kind in names))
-    assert worker.process.poll() is None
-    release()
+    began = [here.await_began(kind) for kind in names]
+    with locked(here):
+        until(lambda: here.lines("async.ended") and here.lines("thread.ended"))
+        until(lambda: not alive([int(began[2][1])]))
+        assert worker.process.poll() is None
     for kind in names:
         here.go(kind)
     for job in jobs:
@@ -156,36 +149,27 @@ def test_a_worker_that_cannot_renew_and_cannot_stop_is_ended(here: Site) -> None
     worker = here.start(**SHORT)
     job = here.enqueue("holds.async", "held", seconds=600)
     here.await_began("held")
-    release = locked(here)
-    assert worker.wait() == -signal.SIGKILL
-    assert here.lines("held.ended") == []
-    release()
+    with locked(here):
+        assert worker.wait() == -signal.SIGKILL
+        assert here.lines("held.ended") == []
     here.start(slots=0, **SHORT)
     retry = lost(here, job)
     retry.cancel()
     assert here.findings() == []
 
 
-def locked(site: Site) -> Callable[[], None]:
-    """Keeps everybody from renewing a lease, until the answer is called."""
-    if site.app.database.dialect == "sqlite":
-        return _locked_file(site.url)
-    holder: psycopg.Connection[Any] = psycopg.connect(site.url)
-    holder.execute("select id from hw_worker for update")
-
-    def release() -> None:
-        holder.rollback()
-        holder.close()
-
-    return release
-
-
-def _locked_file(path: str) -> Callable[[], None]:
-    database = open_database(path)
-    tx = database.begin("lock")
-
-    def release() -> None:
-        database.end(tx)
-        database.close()
-
-    return release
+@contextmanager
+def locked(site: Site) -> Iterator[None]:
+    """Keeps everybody from renewing a lease."""
+    if site.app.database.dialect == "postgres":
+        with psycopg.connect(site.url) as holder:
+            holder.execute("select id from hw_worker for update")
+            yield
+    else:
+        holder = apsw.Connection(site.url)
+        holder.set_busy_timeout(round(1000 * SECONDS))
+        holder.execute("begin immediate")
+        try:
+            yield
+        finally:
+            holder.close()

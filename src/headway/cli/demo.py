@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -129,6 +131,8 @@ def checking(stage: Stage) -> None:
 
 def ending(stage: Stage) -> None:
     stage.title("Now you", "The demo's folder is removed. In a folder of your own:")
+    if shutil.which("headway") is None:  # `make demo` has it in .venv
+        stage.tell(f'export PATH="{Path(sys.argv[0]).absolute().parent}:$PATH"')
     for line, meaning in (
         ("headway up", "start Headway here, on ./headway.db"),
         ("headway sh --follow -- echo hello", "in another terminal: a job of any program"),

@@ -63,7 +63,9 @@ def moment(text: str | None, *, field: str) -> int | None:
     if text is None:
         return None
     if not text[:1].isdigit():
-        raise BadInput(f"--{field} {text!r} is not a time: write 2h (ago), 2026-03-01 or 2026-03-01T09:00:00Z", field=field)
+        raise BadInput(
+            f"--{field} {text!r} is not a time: write 2h (ago), 2026-03-01 or 2026-03-01T09:00:00Z", field=field
+        )
     if "-" not in text[1:]:
         return SystemClock().now() - micros(seconds(text, field=field))
     return instant(text if ":" in text else f"{text}T00:00:00Z", field=field)

@@ -44,8 +44,9 @@ def pause(
     """Start no more jobs. What runs goes on."""
     from headway.cli import parsing
     from headway.errors import BadInput
+    from headway.model.values import seconds
 
-    if duration is not None and not parsing.seconds(duration, field="--for"):
+    if duration is not None and not seconds(duration, field="--for"):
         raise BadInput("--for must be more than 0: write it like 10s, 5m or 1h30m", field="--for")
     until = parsing.later(duration, field="--for")
     with call.desk() as desk:

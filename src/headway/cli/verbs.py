@@ -117,9 +117,9 @@ def register(jobs: typer.Typer) -> None:
         result: Annotated[str, typer.Option(metavar="JSON", help="The result to record.")] = "null",
     ) -> int:
         """Record PAUSED or ERROR jobs as COMPLETED, with a result of yours."""
-        from headway.cli import parsing
+        from headway.model.values import from_json
 
-        value = parsing.from_json(result, field="result")
+        value = from_json(result, field="result")
         given = _given(status, task, key, kind, by, since, until, search)
         with call.desk() as desk:
             chosen = choose(call, desk, "resolve", ids or [], given, yes=yes)

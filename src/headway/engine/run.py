@@ -166,7 +166,7 @@ class SlotRunner:
     """One slot for plain functions: a thread that runs them itself or in its warm child process."""
 
     def __init__(
-        self, slot: int, done: Done, adopt: Callable[[int, Child], None], disown: Callable[[Child], None]
+        self, slot: int, done: Done, adopt: Callable[[int, Child, Stop], None], disown: Callable[[Child], None]
     ) -> None:
         self.slot = slot
         self.done = done
@@ -225,7 +225,7 @@ class SlotRunner:
         return timer
 
     def _run_in_child(self, running: Running) -> Outcome:
-        child = self._usable_child()
+        child = self._usable_child(running.stop)
         running.ask = child.stop
         timer = self._deadline(running)
         try:
@@ -234,13 +234,16 @@ class SlotRunner:
             if timer is not None:
                 timer.cancel()
 
-    def _usable_child(self) -> Child:
+    def _usable_child(self, stop: Stop) -> Child:
         if self.child is not None and not self.child.usable:
             self._close_child()
         if self.child is None:
-            child = Child.start()
-            self.child = child
-            self.adopt(self.slot, child)
+            self.child = Child.start()
+            try:
+                self.adopt(self.slot, self.child, stop)
+            except BaseException:
+                self._close_child()  # it was not stored, so nothing may run in it
+                raise
         return self.child
 
     def _close_child(self) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from headway.engine.loop import Loop
 from headway.engine.recovery import Recovery
+from headway.engine.run import STOP_GRACE
 from headway.engine.worker import Worker
 
 log = logging.getLogger("headway")
@@ -79,16 +80,27 @@ class Supervisor:
 
     def _idle(self, worker: Worker) -> bool:
         """Nothing runs, nothing can be claimed, and no earlier crash left anything."""
-        if worker.busy or worker.ended_work or worker.claimed != worker.finished:
+        if worker.busy() or worker.ended_work or worker.claimed != worker.finished:
             return False
         self.recovery.safely()
-        return not worker.busy and worker.due is None and not worker.finds_work()
+        return not worker.busy() and worker.due is None and not worker.finds_work()
 
     def _replace(self, worker: Worker) -> None:
         worker.join(self.grace)
+        if not self._all_stopped(worker):
+            log.error("work of a worker that was given up does not stop: this process ends itself")
+            self._leave_at_once(worker)
         worker.running.clear()
         worker.close()
         self._start_worker()
+
+    @staticmethod
+    def _all_stopped(worker: Worker) -> bool:
+        """Whether nothing of it is left: its jobs may be run by others already."""
+        deadline = time.monotonic() + STOP_GRACE
+        while worker.at_work and time.monotonic() < deadline:
+            time.sleep(LOOK_SECONDS)
+        return not worker.at_work
 
     def _leave_at_once(self, worker: Worker) -> None:
         for runner in worker.slot_runners.values():
@@ -117,7 +129,7 @@ class Supervisor:
 
     def _await(self, worker: Worker, seconds: float, *, until_second_signal: bool) -> None:
         deadline = time.monotonic() + seconds
-        while worker.busy and time.monotonic() < deadline:
+        while worker.busy() and time.monotonic() < deadline:
             if until_second_signal and self.signals > 1:
                 return
             time.sleep(0.01)

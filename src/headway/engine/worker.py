@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.engine import notes, processes
+from headway.engine.context import Stop
 from headway.engine.finish import Ended, finish
 from headway.engine.heartbeat import TELL, Heartbeat
 from headway.engine.loop import WokenLoop
@@ -161,7 +162,6 @@ class Worker(WokenLoop):
         finally:
             self.at_turn = False
 
-    @property
     def busy(self) -> bool:
         """Something runs, or may be about to."""
         return self.at_turn or bool(self.running)
@@ -323,16 +323,16 @@ class Worker(WokenLoop):
             self.slot_runners[slot] = SlotRunner(slot, self.work_ended, self._adopt, self._disown)
         return self.slot_runners[slot]
 
-    def _adopt(self, slot: int, child: Child) -> None:
+    def _adopt(self, slot: int, child: Child, stop: Stop) -> None:
         """Stores who runs user code before it does, so that recovery can end it."""
         facts = {"slot": slot, "tag": child.tag, "pid": child.pid, "process_start": child.start_time}
-        while not self.ended.is_set():
+        while not (self.ended.is_set() or stop.asked):
             try:
                 self.database.transact("adopt", lambda tx: workers.adopt(tx, self.who.id, **facts))  # type: ignore[arg-type]
                 return
             except Unreachable:
                 self.ended.wait(1.0)  # the claim is ours and its work has not begun: wait with it
-        raise LeaseLost("the worker ended before its work began")
+        raise LeaseLost("the work was stopped before it began")
 
     def _disown(self, child: Child) -> None:
         try:

@@ -29,7 +29,7 @@ CHANNEL = "headway"
 CONNECT_SECONDS = 5.0
 BACKOFF = (0.1, 0.5, 2.0)
 POOL_SIZE = 8
-# Who stands still in the middle of a transaction (frozen, cut off) would hold its locks, and all claims, until it is back.
+# Who stands still in the middle of a transaction (frozen, cut off) would hold up all claims until it is back.
 IDLE_SECONDS = 10
 
 

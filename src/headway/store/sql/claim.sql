@@ -19,9 +19,9 @@ union all select 5, 0, min(expires_at) from hw_job where expires_at is not null 
 union all select 6, 0, {now};
 
 -- name: bucket_places
--- The next places of one bucket, in queue order.
+-- The next places of one bucket, in queue order. `+ 0`, or SQLite plans anew for every value.
 select bucket_id, -priority, position, created_at, id from hw_job
-where bucket_id = :bucket_id and gate = 1 order by priority desc, position, created_at, id limit :limit offset :skip;
+where bucket_id = :bucket_id + 0 and gate = 1 order by priority desc, position, created_at, id limit (:limit + 0) offset (:skip + 0);
 
 -- name: buckets_by_id
 select id, tenant_id, task, lanes from hw_bucket where id in {ids};

@@ -17,7 +17,7 @@
 -- The first places of several buckets at once.
 select j.bucket_id, -j.priority, j.position, j.created_at, j.id from json_each(:ids) b join hw_job j on j.id in (
   select k.id from hw_job k where k.bucket_id = b.value and k.gate = 1
-  order by k.priority desc, k.position, k.created_at, k.id limit :limit);
+  order by k.priority desc, k.position, k.created_at, k.id limit (:limit + 0));
 
 -- name: next_position
 -- The end of the queue, without a search.
@@ -58,20 +58,22 @@ select c.value from hw_counter c where c.name = 'job';
 -- name: take
 -- The picked jobs become RUNNING, each with its run and its event. `:picks` is {job id: slot}. All three statements ask
 -- the same of a job: that it is ready, and not past its expiry; and of the worker: that nobody gave it up.
+-- `:worker_id + 0` and `x - :now > 0`: a bare parameter beside a column of a partial index makes SQLite look at its
+-- value and plan anew at every call, which costs forty times the statement itself.
 insert into hw_run (job_id, tenant_id, task, params, worker_id, started_at)
 select j.id, j.tenant_id, j.task, j.params, :worker_id, :now from json_each(:picks) r join hw_job j on j.id = cast(r.key as integer)
-where j.fence = 0 and j.gate + 0 = 1 and (j.expires_at is null or j.expires_at > :now)
-  and exists (select 1 from hw_worker w where w.id = :worker_id and w.gone_at is null);
+where j.fence = 0 and j.gate + 0 = 1 and (j.expires_at is null or j.expires_at - :now > 0)
+  and exists (select 1 from hw_worker w where w.id = :worker_id + 0 and w.gone_at is null);
 insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, fence)
 select j.tenant_id, 'job', j.id, j.version + 1, 'job.claimed', 3, :now, :actor, j.fence + 1
 from json_each(:picks) r join hw_job j on j.id = cast(r.key as integer)
-where j.gate + 0 = 1 and (j.expires_at is null or j.fence > 0 or j.expires_at > :now)
-  and exists (select 1 from hw_worker w where w.id = :worker_id and w.gone_at is null);
+where j.gate + 0 = 1 and (j.expires_at is null or j.fence > 0 or j.expires_at - :now > 0)
+  and exists (select 1 from hw_worker w where w.id = :worker_id + 0 and w.gone_at is null);
 update hw_job set status = 3, gate = 0, fence = fence + 1, version = version + 1, worker_id = :worker_id, slot = r.value,
   claimed_at = :now, started_at = coalesce(started_at, :now), reason = null, failure_kind = null
 from json_each(:picks) r where hw_job.id = cast(r.key as integer) and gate + 0 = 1
-  and (expires_at is null or fence > 0 or expires_at > :now)
-  and exists (select 1 from hw_worker w where w.id = :worker_id and w.gone_at is null)
+  and (expires_at is null or fence > 0 or expires_at - :now > 0)
+  and exists (select 1 from hw_worker w where w.id = :worker_id + 0 and w.gone_at is null)
 returning id, fence, slot, task, params, options, attempt, ran, carries;
 
 -- name: complete
