@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import json
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -149,8 +150,9 @@ class App:
         if task in self.tasks:
             known = self.tasks[task].using(**wishes) if wishes else self.tasks[task]
             return known.enqueue(**(params or {}))
-        self.client.check_task(task)
-        spec = make_spec(_elsewhere, name=task, isolation=None, options=Options(), priority=0)
+        priority, told = self.client.known_task(task)
+        options, retry = Options.parse(told), json.loads(told).get("retry")
+        spec = make_spec(_elsewhere, name=task, isolation=None, options=options, priority=priority, retry=retry)
         text = to_json(dict(params or {}), field="params")
         bare: Task[..., Any] = Task(spec, lambda: self.client).using(**wishes)
         wished = bare._wishes

@@ -15,7 +15,7 @@ from headway import App, Job
 from headway.engine import limits
 from headway.engine.worker import Wishes, Worker
 from headway.errors import CommitUnknown, JobFailed, Unreachable
-from headway.model.job import SYSTEM
+from headway.model.job import SYSTEM, Options
 from headway.model.outcome import FailureKind
 from headway.store import jobs
 from headway.store.db import Tx
@@ -365,3 +365,39 @@ def test_claims_that_could_not_be_handed_over_are_read_back(app: App):
     until(lambda: worker.safely() >= 0 and job.status == "COMPLETED")
     assert not check(app.database, quiet=True).findings
     worker.close()
+
+
+def test_a_checkpoint_waits_while_the_database_is_away(app: App):
+    with at_work(app) as worker:
+        transact, refused = app.database.transact, 0
+
+        def away_at_first(label: str, work: Any) -> Any:
+            nonlocal refused
+            if label == "checkpoint" and refused < 2:
+                refused += 1
+                raise Unreachable("the database is away")
+            return transact(label, work)
+
+        worker.database.transact = away_at_first  # type: ignore[method-assign]
+        job = enqueue(app, "report.async")
+        assert job.result(SECONDS) == 1
+        assert refused == 2
+        worker.database.transact = transact  # type: ignore[method-assign]
+
+
+def test_who_knows_only_the_name_gets_the_options_of_the_task(app: App, database_url: str):
+    app.task("far", isolation="thread", retry={"max_attempts": 1, "base_delay": "5s"}, timeout="7s", priority=9)(_far)
+    app.task("near", isolation="thread")(_far)
+    with at_work(app):
+        other = App(database=database_url, retry={"max_attempts": 2})
+        job = other.enqueue("far", {"n": 1})
+        options = Options.parse(job.row.options)
+        assert (options.timeout, options.retry.max_attempts, options.retry.base_delay) == (7.0, 1, 5.0)
+        assert job.row.priority == 9
+        near = other.enqueue("near", {"n": 1})
+        assert Options.parse(near.row.options).retry.max_attempts == 2, "its own settings say this"
+        other.close()
+
+
+def _far(n: int) -> int:
+    return n

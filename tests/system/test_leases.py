@@ -166,10 +166,10 @@ def locked(site: Site) -> Iterator[None]:
             holder.execute("select id from hw_worker for update")
             yield
     else:
-        holder = apsw.Connection(site.url)
-        holder.set_busy_timeout(round(1000 * SECONDS))
-        holder.execute("begin immediate")
+        writer = apsw.Connection(site.url)
+        writer.set_busy_timeout(round(1000 * SECONDS))
+        writer.execute("begin immediate")
         try:
             yield
         finally:
-            holder.close()
+            writer.close()

@@ -1,10 +1,11 @@
-"""The end of a worker by a real signal: what runs may finish within the grace, the rest is interrupted, nothing is lost."""
+"""The end of a worker by a real signal: what runs may finish within the grace, the rest is interrupted."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,6 +74,7 @@ def test_what_does_not_finish_is_interrupted_and_retried_at_once(here: Site) -> 
 
 def test_work_without_retries_is_paused_and_can_be_resumed(here: Site) -> None:
     worker = here.start(grace=0.2)
+    wishes: dict[str, dict[str, Any]]
     wishes = {"none": {"retry": 0}, "pause": {"on_shutdown": "pause"}, "resume": {"on_shutdown": "resume"}}
     jobs = {name: here.enqueue("waits.async", name, wishes=wish) for name, wish in wishes.items()}
     for name in jobs:

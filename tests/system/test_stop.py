@@ -39,7 +39,9 @@ def test_running_work_of_every_kind_is_cancelled_and_interrupted(here: Site) -> 
         assert run is not None
         assert (run.status is None) == (wanted == "PAUSED")
         assert run.status is None or (run.error or "").startswith("cancelled by")
-    assert all(here.lines(f"{verb}-{kind}.ended") for verb in "ci" for kind in KINDS), "work was recorded as ended early"
+    assert all(here.lines(f"{verb}-{kind}.ended") for verb in "ci" for kind in KINDS), (
+        "work was recorded as ended early"
+    )
     for kind in KINDS:
         job = jobs[f"i-{kind}"]
         here.go(f"i-{kind}")

@@ -60,7 +60,7 @@ class Client:
         self.tenant = tenant
         self.buckets = claims.Buckets(database)
         self._tenant_id: int | None = None
-        self._known: tuple[float, frozenset[str]] = (0.0, frozenset())
+        self._known: tuple[float, dict[str, tuple[int, str]]] = (0.0, {})
         self._wishes: list[_Wish] = []
         self._collecting = threading.Lock()
         self._led = False
@@ -77,19 +77,24 @@ class Client:
 
     # --- creating ---
 
-    def check_task(self, name: str) -> None:
-        """A task that neither this process nor any recent worker knows would wait for ever: refused."""
+    def known_task(self, name: str) -> tuple[int, str]:
+        """The priority and options of a task, as the last worker that had it said.
+
+        A task that neither this process nor any recent worker knows would wait for ever: refused.
+        """
         if name in self.registry.specs:
-            return
+            return self.registry.told(name)
         at, known = self._known
         if name not in known or time.monotonic() - at > REFRESH_SECONDS:
             with self.database.read() as tx:
-                known = frozenset(row[0] for row in tx.run("known_tasks", within=micros(KNOWN_FOR)))
+                found = tx.run("known_tasks", within=micros(KNOWN_FOR))
+            known = {task: (priority, options) for task, priority, options in found}
             self._known = (time.monotonic(), known)
         if name not in known:
             raise BadInput(
                 unknown_text(name, sorted({*known, *self.registry.specs})), code="unknown_task", field="task"
             )
+        return known[name]
 
     def enqueue(self, job: NewJob) -> tuple[int, bool]:
         """Stores one job durably. Returns its id, and whether it is new (False: its key was taken by that job)."""

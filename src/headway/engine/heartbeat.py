@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 import headway
+from headway.engine import processes
 from headway.errors import HeadwayError
 from headway.store import workers
 from headway.store.db import Database, Tx, open_database
@@ -117,6 +118,9 @@ class Pulse:
             time.sleep(min(self.every, self.lease / 24) if self.told else self.every)
 
     def beat(self) -> None:
+        if processes.halted(self.parent):
+            self.why = "its process was stopped"
+            return  # a worker that does nothing must not keep its claims for ever
         began = time.monotonic()
         try:
             self.database = self.database or open_database(self.url, listen=self.listen)
@@ -164,7 +168,7 @@ class Pulse:
         if silent > self.lease * TELL and not self.told:
             self.told = True
             say({"late": silent, "why": self.why[:500]})
-        if silent > self.lease * END and not self.excused:
+        if silent > self.lease * END and not self.excused and not processes.halted(self.parent):
             os.kill(self.parent, signal.SIGKILL)
 
 

@@ -72,6 +72,11 @@ def alive(pid: int, started: int) -> bool:
     return now == started if now is not None else _hidden(pid)
 
 
+def halted(pid: int) -> bool:
+    """Whether a signal has stopped the process (SIGSTOP, Ctrl-Z): it is there, and does nothing."""
+    return _LINUX and _read(f"/proc/{pid}/stat").rpartition(b") ")[2][:1] == b"T"
+
+
 def _hidden(pid: int) -> bool:
     """/proc can be mounted so that it hides the processes of others: what we may not see is not to be called dead."""
     try:

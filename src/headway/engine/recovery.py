@@ -104,19 +104,24 @@ class Recovery(Loop):
                 + (" and its processes could not be ended" if worker_id in stubborn else ""),
                 remains=worker_id in stubborn,
             )
-            self.database.transact("recover", lambda tx, j=job_id, f=fence, o=lost: self._settle(tx, j, f, o))  # type: ignore[misc]
+            state = self.database.transact("recover", lambda tx, j=job_id, f=fence, o=lost: self._settle(tx, j, f, o))  # type: ignore[misc]
+            if state is not None:
+                log.warning("recovery: job %d, whose %s, is now %s", job_id, lost.why, state.name)
 
-    def _settle(self, tx: Tx, job_id: int, fence: int, lost: Lost) -> None:
+    def _settle(self, tx: Tx, job_id: int, fence: int, lost: Lost) -> State | None:
+        """Where the job went; None if it was not ours to settle any more, or not yet."""
         job = self._take(tx, job_id)
         if job is None or job.status is not State.RUNNING or job.fence != fence or self._still_at_work(tx, job, lost):
-            return
+            return None
         run = jobs.run_of(tx, job_id)
         if run is not None and run.status is not None:
             jobs.close_like_run(tx, job, run.status, SYSTEM)
+            state = run.status
         else:
             tx.run("open_run", job_id=job_id)
-            settle(tx, job, lost, SYSTEM)
+            state = settle(tx, job, lost, SYSTEM)
         self.recovered += 1
+        return state
 
     def _still_at_work(self, tx: Tx, job: Job, lost: Lost) -> bool:
         """Its worker was given up after this round ended the processes of others: the next round ends its own."""

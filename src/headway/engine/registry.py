@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,6 +49,14 @@ class Registry:
         if name not in self.specs:
             raise NotFound(unknown_text(name, self.specs), code="unknown_task")
         return self.specs[name]
+
+    def told(self, name: str) -> tuple[int, str]:
+        """A task's priority and options as text, for those who know its name only; retries only if it has its own."""
+        spec = self.get(name)
+        wishes = json.loads(spec.options.text())
+        if spec.retry is None:
+            del wishes["retry"]
+        return spec.priority, json.dumps(wishes)
 
     def __iter__(self) -> Iterator[TaskSpec]:
         return iter(self.specs.values())

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headway.engine import artifacts
-from headway.errors import LeaseLost
+from headway.errors import LeaseLost, Unreachable
 from headway.faults import point
 from headway.model.job import Claim
 from headway.store import reports
@@ -14,6 +14,8 @@ from headway.store.db import Tx
 
 if TYPE_CHECKING:
     from headway.engine.worker import Worker
+
+AWAY_SECONDS = 0.5
 
 
 class JobSink:
@@ -61,8 +63,18 @@ class JobSink:
         reports.require(tx, self.worker.who.id, (self.claim.job_id, self.claim.fence))
 
     def _fenced(self, label: str, save: Callable[[Tx], None]) -> None:
-        try:
-            self.worker.database.transact(label, save)
-        except LeaseLost:
-            self.worker.reject([self.claim])
-            raise
+        """Stores under the fence. While the database is away the work waits: its lease says for how long."""
+        while True:
+            try:
+                return self.worker.database.transact(label, save)
+            except LeaseLost:
+                self.worker.reject([self.claim])
+                raise
+            except Unreachable as error:
+                if self._given_up():
+                    raise LeaseLost(f"job {self.claim.job_id} was stopped while the database was away") from error
+                self.worker.ended.wait(AWAY_SECONDS)
+
+    def _given_up(self) -> bool:
+        running = self.worker.running.get(self.claim.job_id)
+        return self.worker.ended.is_set() or running is None or running.stop.asked

@@ -114,7 +114,7 @@ class Supervisor:
             worker.drain()
             self._await(worker, self.grace, until_second_signal=True)
             if worker.running:
-                log.warning("the shutdown grace is over: interrupting %d running jobs", len(worker.running))
+                log.warning("the shutdown grace is over: interrupting what still runs: %s", sorted(worker.running))
                 worker.interrupt_all("the worker shut down before the job could finish")
                 self._await(worker, self.grace_for_kills, until_second_signal=False)
             worker.stop()

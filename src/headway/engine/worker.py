@@ -106,9 +106,10 @@ class Worker(WokenLoop):
         )
 
     def _register(self, tx: Tx) -> None:
-        workers.register(
-            tx, self.who, self.actor, slots=self.wishes.slots, tasks=sorted(self.serves), lease=self.wishes.lease
-        )
+        tasks = sorted(self.serves)
+        known = [(task, *self.registry.told(task)) for task in tasks]
+        slots, lease = self.wishes.slots, self.wishes.lease
+        workers.register(tx, self.who, self.actor, slots=slots, tasks=tasks, lease=lease, known=known)
 
     def renew(self) -> None:
         """A beat of our own, for a moment at which the heartbeat's may be late."""

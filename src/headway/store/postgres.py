@@ -6,6 +6,7 @@ No session state is assumed, so everything but LISTEN works behind a transaction
 
 from __future__ import annotations
 
+import logging
 import re
 import select
 import threading
@@ -26,6 +27,8 @@ from headway.store.db import Call, Conflict, Database, Row, Tx, Waiter, load_sta
 from headway.store.rows import fragments as column_fragments
 
 CHANNEL = "headway"
+# The driver tells every lost connection in its own words; what matters of it we say ourselves, once.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
 CONNECT_SECONDS = 5.0
 BACKOFF = (0.1, 0.5, 2.0)
 POOL_SIZE = 8

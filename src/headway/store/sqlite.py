@@ -132,6 +132,8 @@ class SqliteDatabase(Database):
         self.connections: list[apsw.Connection] = []
         self.closed = False
         self.writer = self._connect()
+        found = os.stat(self.path)
+        self.file = (found.st_dev, found.st_ino)
 
     def _connect(self) -> apsw.Connection:
         folder = Path(self.path).parent
@@ -165,6 +167,7 @@ class SqliteDatabase(Database):
         self.writing.acquire()
         try:
             self._open_or_refuse()
+            self._same_file_or_refuse()
             self.writer.execute("begin immediate")
         except BaseException as error:
             self.writing.release()
@@ -172,6 +175,15 @@ class SqliteDatabase(Database):
                 raise ours(error) from error
             raise
         return SqliteTx(self, self.writer, label)
+
+    def _same_file_or_refuse(self) -> None:
+        """Writing into a file that was deleted or replaced would lose what is acknowledged."""
+        try:
+            found = os.stat(self.path)
+        except OSError as error:
+            raise Unreachable(f"the database file {self.path} is gone: put it back and start again") from error
+        if (found.st_dev, found.st_ino) != self.file:
+            raise Unreachable(f"the database file {self.path} was replaced by another one: start again to use that")
 
     def begin_read(self) -> SqliteTx:
         self._open_or_refuse()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headway.clock import micros
@@ -33,11 +34,17 @@ class Seen:
     now: int
 
 
+Known = tuple[str, int, str]  # a task's name, its priority, its options as text
+
+
 def worker_name(worker_id: int) -> str:
     return f"{worker_id:x}"
 
 
-def register(tx: Tx, who: Identity, actor: Actor, *, slots: int, tasks: list[str], lease: float) -> None:
+def register(
+    tx: Tx, who: Identity, actor: Actor, *, slots: int, tasks: Sequence[str], lease: float, known: Sequence[Known] = ()
+) -> None:
+    """Makes a worker known, and the tasks it has with their own options."""
     tx.run(
         "add_worker",
         id=who.id,
@@ -46,12 +53,13 @@ def register(tx: Tx, who: Identity, actor: Actor, *, slots: int, tasks: list[str
         pid=who.pid,
         process_start=who.process_start,
         slots=slots,
-        tasks=json.dumps(tasks),
+        tasks=json.dumps(list(tasks)),
         lease=micros(lease),
     )
     _record(tx, who.id, 1, "worker.started", actor, {"host": who.host, "pid": who.pid, "slots": slots})
+    told = {name: (name, priority, options) for name, priority, options in known}
     if tasks:
-        tx.run("know_tasks", rows=json.dumps([[task] for task in tasks]))
+        tx.run("know_tasks", rows=json.dumps([told.get(task, (task, 0, "{}")) for task in tasks]))
 
 
 def _record(tx: Tx, worker_id: int, version: int, kind: str, actor: Actor, data: dict[str, object]) -> None:

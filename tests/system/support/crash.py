@@ -24,10 +24,9 @@ from typing import Any, NoReturn
 import psycopg
 from psycopg import sql
 
-import headway.config
+import headway.config  # these now, so that no forked process has to
 import headway.store.postgres
 import headway.store.sqlite
-import headway.verify  # all of them now, so that no forked process has to
 from headway import faults
 from headway.engine import heartbeat
 from headway.store.db import open_database
@@ -150,9 +149,8 @@ def _phase(case: Case, ground: Ground, say: Callable[[Fact], None], phase: int, 
 
 def _last(case: Case, ground: Ground, say: Callable[[Fact], None], facts: list[Fact]) -> None:
     """The last restart, which nobody disturbs, and the judgement."""
-    world = _world(case, ground, say, len(case.kills))
     known = list(facts)
-    world.say = lambda fact: (say(fact), known.append(fact)) and None  # type: ignore[func-returns-value]
+    world = _world(case, ground, known.append, len(case.kills))
     scripts.restart(world, case.style)
     wrong = [f"job {job_id} was left undone" for job_id in scripts.unfinished(world)]
     found: list[str] = []

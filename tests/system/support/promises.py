@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.model.states import State
+from headway.store.db import Database
 from headway.verify import check
 from tests.system.support.world import Fact, World
 
@@ -70,12 +71,12 @@ COLUMNS = {
 }
 
 
-def dump(world: World) -> dict[str, list[dict[str, Any]]]:
+def dump(database: Database) -> dict[str, list[dict[str, Any]]]:
     """Every row of every table, in an order that does not depend on the database."""
-    with world.database.read() as tx:
+    with database.read() as tx:
         query = tx.connection.execute  # type: ignore[attr-defined]
         columns: dict[str, list[str]] = defaultdict(list)
-        for table, column in query(COLUMNS[world.database.dialect]).fetchall():
+        for table, column in query(COLUMNS[database.dialect]).fetchall():
             columns[table].append(column)
         found = {table: query(f"select * from {table}").fetchall() for table in columns}
     return {
@@ -93,7 +94,7 @@ def findings(world: World, *, quiet: bool) -> list[str]:
 
 def judge(world: World, facts: list[Fact]) -> list[str]:
     """The promises to callers that do not hold at the end."""
-    record = Record(dump(world))
+    record = Record(dump(world.database))
     found = [fact["broken"] for fact in facts if "broken" in fact]
     for promise in (_made, _batches, _keys, _runs, _checkpoints, _verbs, _ends, _owners, _order, _artifacts):
         found += promise(record, facts)
@@ -107,7 +108,7 @@ def _recovery_changes_nothing(record: Record, world: World) -> Iterator[str]:
     recovery = world.recovery()
     recovery.tick()
     recovery.tick()
-    for table, rows in dump(world).items():
+    for table, rows in dump(world.database).items():
         if rows != record.rows[table]:
             yield f"recovery changed {table} although nothing was left to do"
 

@@ -89,7 +89,7 @@ def retry_in_a_second_transaction() -> None:
             transact(self, "second", later.pop())
         return answer
 
-    jobs.insert_retry = postpone  # type: ignore[assignment]
+    jobs.insert_retry = postpone
     Database.transact = twice  # type: ignore[method-assign]
 
 
@@ -127,13 +127,17 @@ def recovery_takes_every_running_row() -> None:
         text = "select j.id, j.worker_id, j.fence from hw_job j where j.status = 3 order by j.id limit 200"
         return {**loaded(dialect), "orphans": text}
 
-    sqlite.load_statements = postgres.load_statements = load
+    sqlite.load_statements = postgres.load_statements = load  # type: ignore[attr-defined]
 
 
 @bug("suspend")
 def recovery_by_elapsed_time() -> None:
     """A lease that is over by the wall clock is over."""
-    recovery.Recovery._silent_for_a_lease = lambda self, seen: seen.lease_until < seen.now  # type: ignore[method-assign]
+
+    def over(self: recovery.Recovery, worker: workers.Seen) -> bool:
+        return worker.lease_until < worker.now
+
+    recovery.Recovery._silent_for_a_lease = over  # type: ignore[method-assign]
 
 
 @bug("neighbours")

@@ -9,6 +9,7 @@ import os
 import signal
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 from headway.clock import SECOND
 from headway.engine.handle import Job
@@ -512,10 +513,12 @@ def mixed(seed: int) -> Script:
 
 
 def _act_make(world: World, worker: Hand, jobs: list[Job], rng: Random) -> None:
-    task, params = rng.choice(
-        [("note", {"n": 1}), ("flaky", {"fails": 1}), ("hopeless", {}), ("slow", {}), ("steps", {"upto": 2})]
-    )
-    wishes = rng.choice([{}, {}, {"priority": rng.randint(0, 9)}, {"delay": 5}, {"hold": True}, {"key": "k"}])
+    works: list[tuple[str, dict[str, Any]]]
+    works = [("note", {"n": 1}), ("flaky", {"fails": 1}), ("hopeless", {}), ("slow", {}), ("steps", {"upto": 2})]
+    task, params = rng.choice(works)
+    some: list[dict[str, Any]]
+    some = [{}, {}, {"priority": rng.randint(0, 9)}, {"delay": 5}, {"hold": True}, {"key": "k"}]
+    wishes = rng.choice(some)
     job = world.tasks[task].using(**wishes).enqueue(**params)
     if job.created:
         world.say({"made": [job.id], "expect": None, "length": None, "params": [params]})

@@ -50,8 +50,9 @@ update hw_lane set capacity = cast(:capacity as integer), version = version + 1 
 
 -- name: know_tasks
 -- Which tasks exist somewhere: asked at enqueue, refreshed by every worker.
-insert into hw_task (name, seen_at) select name, {now} from {rows(name text)} as r where true
-on conflict (name) do update set seen_at = excluded.seen_at;
+insert into hw_task (name, seen_at, priority, options)
+select name, {now}, priority, options from {rows(name text, priority smallint, options text)} as r where true
+on conflict (name) do update set seen_at = excluded.seen_at, priority = excluded.priority, options = excluded.options;
 
 -- name: known_tasks
-select name from hw_task where seen_at > {now} - :within order by name;
+select name, priority, options from hw_task where seen_at > {now} - :within order by name;

@@ -66,9 +66,12 @@ create table hw_process (
 );
 create index hw_process_worker on hw_process (worker_id);
 
+-- Tasks that some worker has, with their own options, for those who enqueue by name alone.
 create table hw_task (
   name text primary key,
-  seen_at bigint not null
+  seen_at bigint not null,
+  priority smallint not null,
+  options text not null
 );
 
 -- No foreign keys on purpose: on PostgreSQL each would lock a row that all enqueues share. Tenants, buckets and
