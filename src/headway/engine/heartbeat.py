@@ -168,7 +168,8 @@ class Pulse:
         if silent > self.lease * TELL and not self.told:
             self.told = True
             say({"late": silent, "why": self.why[:500]})
-        if silent > self.lease * END and not self.excused and not processes.halted(self.parent):
+        if silent > self.lease * END and not self.excused:
+            # Also one that is stopped: its children go on with work that others are about to run.
             os.kill(self.parent, signal.SIGKILL)
 
 

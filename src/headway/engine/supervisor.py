@@ -9,10 +9,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from headway.engine.loop import Loop
+from headway.engine.loop import BACKOFF, Loop
 from headway.engine.recovery import Recovery
 from headway.engine.run import STOP_GRACE
 from headway.engine.worker import Worker
+from headway.errors import Unreachable
 
 log = logging.getLogger("headway")
 LOOK_SECONDS = 0.05
@@ -83,7 +84,10 @@ class Supervisor:
         if worker.busy() or worker.ended_work or worker.claimed != worker.finished:
             return False
         self.recovery.safely()
-        return not worker.busy() and worker.due is None and not worker.finds_work()
+        try:
+            return not worker.busy() and worker.due is None and not worker.finds_work()
+        except Unreachable:
+            return False
 
     def _replace(self, worker: Worker) -> None:
         worker.join(self.grace)
@@ -92,7 +96,12 @@ class Supervisor:
             self._leave_at_once(worker)
         worker.running.clear()
         worker.close()
-        self._start_worker()
+        while not self.wanted.is_set():
+            try:
+                return self._start_worker()
+            except Unreachable as error:
+                log.warning("cannot start a new worker: %s", error)
+                self.wanted.wait(BACKOFF)
 
     @staticmethod
     def _all_stopped(worker: Worker) -> bool:

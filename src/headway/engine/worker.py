@@ -30,6 +30,7 @@ from headway.store.db import Database, Tx
 
 log = logging.getLogger("headway")
 POLL_SECONDS = 5.0
+LOCKED_SECONDS = 0.1
 # Work that was asked to stop and is still there after its grace and this is said to be stuck.
 STUCK_AFTER = STOP_GRACE + 5.0
 
@@ -268,10 +269,13 @@ class Worker(WokenLoop):
             lost += notes.store(tx, self.who.id, pending)
         lost += [e.claim for e in finish(tx, self.who.id, self.actor, ended)] if ended else []
         view = claims.lock_and_look(tx)
+        moved = 1
         if view.due_now:
-            claims.promote(tx, self.actor)
+            moved = claims.promote(tx, self.actor)
             view = claims.look(tx)
         self._remember(view)
+        if not moved and view.due_now:  # somebody else has it in hand: not at once again
+            self.due = time.monotonic() + LOCKED_SECONDS
         if not slots:
             return []
         picks = self._pick(tx, view, len(slots))

@@ -24,9 +24,7 @@ from typing import Any, NoReturn
 import psycopg
 from psycopg import sql
 
-import headway.config  # these now, so that no forked process has to
-import headway.store.postgres
-import headway.store.sqlite
+import headway.config  # noqa: F401 (now, so that no forked process has to)
 from headway import faults
 from headway.engine import heartbeat
 from headway.store.db import open_database

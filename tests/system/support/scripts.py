@@ -241,7 +241,7 @@ def person(world: World) -> None:
 @script
 def retry_now(world: World) -> None:
     """A waiting automatic retry that a person brings forward, and manual retries of a chain that is exhausted."""
-    job = world.make_using("hopeless", {"retry": {"max_attempts": 1, "base_delay": 0.2}}, expect="FAILED")
+    job = world.make_using("hopeless", {"retry": {"max_attempts": 1, "base_delay": 0.05}}, expect="FAILED")
     worker = world.worker(slots=1)
     worker.turn()
     worker.tick()
@@ -517,7 +517,7 @@ def _act_make(world: World, worker: Hand, jobs: list[Job], rng: Random) -> None:
     works = [("note", {"n": 1}), ("flaky", {"fails": 1}), ("hopeless", {}), ("slow", {}), ("steps", {"upto": 2})]
     task, params = rng.choice(works)
     some: list[dict[str, Any]]
-    some = [{}, {}, {"priority": rng.randint(0, 9)}, {"delay": 5}, {"hold": True}, {"key": "k"}]
+    some = [{}, {}, {"priority": rng.randint(0, 9)}, {"delay": world.base_delay / 2}, {"hold": True}, {"key": "k"}]
     wishes = rng.choice(some)
     job = world.tasks[task].using(**wishes).enqueue(**params)
     if job.created:
