@@ -83,11 +83,10 @@ class Running:
         """The outcome as it is recorded: work that was stopped ended for our reason, or for none it could know."""
         if self.override is not None and isinstance(outcome, (Stopped, Failed)):
             outcome = self.override  # a failure of its clean-up too
-        elif isinstance(outcome, Stopped):
-            if self.asked_at is None:
-                outcome = Failed(
-                    FailureKind.EXCEPTION, "the work stopped although nobody had asked it to", outcome.exit_code
-                )
+        elif isinstance(outcome, Stopped) and self.asked_at is None:
+            outcome = Failed(
+                FailureKind.EXCEPTION, "the work stopped although nobody had asked it to", outcome.exit_code
+            )
         return Ended(self.claim, outcome, self.attached)
 
 
