@@ -71,6 +71,11 @@ def report_of(app: App, job: Job) -> tuple[Any, ...]:
         return tx.run("read_report", job_id=job.id)[0]
 
 
+def has_checkpoint(app: App, job: Job) -> bool:
+    with app.database.read() as tx:
+        return bool(tx.run("read_report", job_id=job.id))
+
+
 def log_of(app: App, job: Job) -> list[str]:
     with app.database.read() as tx:
         chunks = tx.run("read_log", job_id=job.id, after=0, limit=100)
@@ -229,7 +234,7 @@ def test_work_that_does_not_stop_keeps_its_claim(app: App, monkeypatch: pytest.M
     unlimited(app)
     with at_work(app) as worker:
         job = enqueue(app, "deaf")
-        until(lambda: job.status == "RUNNING")
+        until(lambda: has_checkpoint(app, job))  # asked any earlier, it would be stopped before it begins
         job.cancel()
         until(lambda: job.row.reason == "not stopping")
         assert job.status == "RUNNING"

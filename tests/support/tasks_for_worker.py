@@ -77,8 +77,9 @@ def wait_thread(ctx: Context) -> None:
 
 
 @app.task("deaf")
-async def deaf() -> None:
+async def deaf(ctx: Context) -> None:
     """Refuses to be cancelled."""
+    ctx.checkpoint("ready")
     while True:
         try:
             await asyncio.Event().wait()

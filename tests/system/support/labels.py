@@ -14,7 +14,7 @@ OF_A_TRANSACTION = ("begun", "before_commit", "committed")
 BEGINNERS = {"transact": 0, "transaction": 0, "once": 0, "point": 0, "_fenced": 0, "_change": 0, "_tenant_event": 1}
 # The seam itself passes on what its callers name, and so do these; whoever adds one adds its callers above.
 SEAM = {"store/db.py", "store/sqlite.py", "store/postgres.py"}
-PASSING_ON = {"engine/worker.py": {"_fenced"}, "engine/client.py": {"_change", "_tenant_event"}}
+PASSING_ON = {"engine/sink.py": {"_fenced"}, "engine/client.py": {"_change", "_tenant_event"}}
 # Only PostgreSQL needs to be told.
 POSTGRES_ONLY = {"notify.begun", "notify.committed"}
 

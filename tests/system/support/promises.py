@@ -54,8 +54,11 @@ class Record:
             found += self.followers[one]
         return sorted(found)
 
-    def root(self, job_id: int) -> int:
+    def root(self, job_id: int, *, automatic: bool = False) -> int:
+        """The first job of its chain, or of the part that was made automatically."""
         while (parent := self.jobs[job_id]["retry_of"]) is not None:
+            if automatic and not self.jobs[job_id]["retry_auto"]:
+                break
             job_id = parent
         return job_id
 
@@ -178,7 +181,8 @@ def _runs(record: Record, facts: list[Fact]) -> Iterator[str]:
         if ended is not None and report["at"] > ended:
             yield f"job {job_id} ended at {ended}, and a report of it was stored at {report['at']}"
     completed = Counter(event.thing_id for event in record.events if event.kind in ("job.completed", "job.resolved"))
-    chains = Counter(record.root(job_id) for job_id in completed if job_id in record.jobs)
+    # A person may retry a failed job although its automatic retry has succeeded.
+    chains = Counter(record.root(job_id, automatic=True) for job_id in completed if job_id in record.jobs)
     for job_id, count in (*completed.items(), *chains.items()):
         if count > 1:
             yield f"job {job_id} or its chain was completed {count} times"
