@@ -53,7 +53,6 @@ class Scene(NamedTuple):
 
     base: Case
     points: dict[str, list[str]]
-    styles: dict[str, int]
 
     def every_point(self, *, every: int = 1) -> Iterator[Case]:
         """A kill at each point of each script (or at each `every`-th, beginning at another one in each script)."""
@@ -61,15 +60,6 @@ class Scene(NamedTuple):
             for kill in range(1 + n % every, len(points) + 1, every):
                 stepping = name in scripts.STEPPING_ONLY or kill % 3 != 0
                 yield replace(self.base, script=name, kills=(kill,), style=kill, stepping=stepping)
-        yield from self._rare_points()
-
-    def _rare_points(self) -> Iterator[Case]:
-        """Points that few scripts pass, in the very style that passed them: in another one the count may miss them."""
-        passing = Counter(point for points in self.points.values() for point in set(points))
-        for name, points in self.points.items():
-            for point in {point for point in points if passing[point] == 1}:
-                kill = points.index(point) + 1
-                yield replace(self.base, script=name, kills=(kill,), style=self.styles[name])
 
     def again_and_again(self, how_many: int) -> Iterator[Case]:
         """Crash, restart, crash in the restart, up to three times in a row."""
@@ -108,7 +98,7 @@ def undisturbed(forks: Servers, base: Case) -> Scene:
     cases = [replace(base, script=name, style=n) for n, name in enumerate(names)]
     points = {case.script: answer.points for case, answer in run(forks, tally, cases)}
     assert not tally.wrong, "\n".join(tally.wrong[:20])
-    return Scene(base, points, {case.script: case.style for case in cases})
+    return Scene(base, points)
 
 
 def run(forks: Servers, tally: Tally, cases: Iterable[Case]) -> Iterator[tuple[Case, Answer]]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from headway import faults
 from headway.clock import SECOND
 from headway.engine.handle import Job
 from headway.engine.heartbeat import Pulse
@@ -422,6 +423,7 @@ def _killed_in_a_fork(world: World, *tasks: str) -> int:
     world.close()
     pid = os.fork()
     if pid == 0:
+        faults.arm(None)  # its points are not the script's: counted here, those after it would never be reached
         worker = world.worker(slots=3)
         worker.free = [2, 1]  # not the slot that the survivor has
         worker.tick()
