@@ -97,6 +97,7 @@ def test_a_zombie_is_given_up_and_its_late_writes_are_refused(here: Site) -> Non
     here.await_began("late")
     until(lambda: here.lines("late.effects"))
     beat = zombie.heartbeat()
+    assert beat is not None
     stopped = [zombie.process.pid, beat.pid]
     for pid in stopped:
         os.kill(pid, signal.SIGSTOP)

@@ -54,8 +54,9 @@ class Heartbeat:
             start_new_session=True,
         )
         assert process.stdin is not None
-        process.stdin.write(json.dumps({**self.wishes, "renewed": self.renewed}).encode() + b"\n")
-        process.stdin.flush()
+        with suppress(BrokenPipeError):  # it died at once; whoever listens to it starts the next one
+            process.stdin.write(json.dumps({**self.wishes, "renewed": self.renewed}).encode() + b"\n")
+            process.stdin.flush()
         return process
 
     def _listen(self) -> None:
@@ -86,7 +87,8 @@ class Heartbeat:
         with self.lock:
             self.closing.set()
             assert self.process.stdin is not None
-            self.process.stdin.close()
+            with suppress(BrokenPipeError):  # it died, and what we told it last was never read
+                self.process.stdin.close()
         self.process.wait()
         self.thread.join(1.0)
         if self.process.stdout is not None:

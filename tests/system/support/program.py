@@ -116,6 +116,36 @@ def holds_process(ctx: Context, file: str, seconds: int) -> list[int]:
     return before
 
 
+@app.task("steps.async")
+async def steps_async(ctx: Context, file: str, steps: int) -> int:
+    with marked(file, f"{ctx.job_id}.{ctx.fence}"):
+        for step in _left(ctx, file, steps):
+            await asyncio.sleep(LOOK)
+            ctx.checkpoint({"step": step})
+            append(f"{file}.stored", f"{ctx.job_id} {step}")
+    return ctx.fence
+
+
+def steps_plainly(ctx: Context, file: str, steps: int) -> int:
+    with marked(file, f"{ctx.job_id}.{ctx.fence}"):
+        for step in _left(ctx, file, steps):
+            time.sleep(LOOK)
+            ctx.checkpoint({"step": step})
+            append(f"{file}.stored", f"{ctx.job_id} {step}")
+    return ctx.fence
+
+
+def _left(ctx: Context, file: str, steps: int) -> range:
+    """The steps that no checkpoint says were done."""
+    done: int = (ctx.last_checkpoint or {"step": 0})["step"]
+    append(f"{file}.saw", f"{ctx.job_id} {done}")
+    return range(done + 1, steps + 1)
+
+
+app.task("steps.thread", isolation="thread")(steps_plainly)
+app.task("steps.process")(steps_plainly)
+
+
 def _alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]

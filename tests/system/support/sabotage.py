@@ -17,12 +17,16 @@ from headway.store.db import Database, Tx
 ALL: dict[str, Callable[[], None]] = {}
 # The script in which each bug does its harm.
 WHERE: dict[str, str] = {}
+# The point at which it is best killed, where it takes a kill.
+AT: dict[str, str] = {}
 
 
-def bug(script: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
+def bug(script: str, at: str | None = None) -> Callable[[Callable[[], None]], Callable[[], None]]:
     def add(switch_on: Callable[[], None]) -> Callable[[], None]:
         ALL[switch_on.__name__] = switch_on
         WHERE[switch_on.__name__] = script
+        if at is not None:
+            AT[switch_on.__name__] = at
         return switch_on
 
     return add
@@ -93,7 +97,7 @@ def retry_in_a_second_transaction() -> None:
     Database.transact = twice  # type: ignore[method-assign]
 
 
-@bug("stops")
+@bug("stops", at="beat.committed")
 def stop_forgotten_when_seen() -> None:
     """The flag of a stop request is cleared by whoever reads it."""
     read = workers.stop_requests

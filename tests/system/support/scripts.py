@@ -139,7 +139,7 @@ def waiting(world: World) -> None:
 @script
 def respace(world: World) -> None:
     """Moves between the same two neighbours until the gap is used up and the neighbourhood is respaced."""
-    left, right, *others = (world.make("note", n=n) for n in range(14))
+    left, right, *others = (world.make("note", n=n) for n in range(9))
     order: list[int] = []
     for job in others:
         job.move(before=right.id)

@@ -49,16 +49,13 @@ class Program:
     def tree(self) -> list[psutil.Process]:
         return [psutil.Process(self.pid), *psutil.Process(self.pid).children(recursive=True)]
 
-    def heartbeat(self) -> psutil.Process:
-        """The process that renews the lease; it is there soon after the start."""
-        found: list[psutil.Process] = []
-
-        def look() -> bool:
-            found[:] = [p for p in self.tree()[1:] if "headway.engine.heartbeat" in " ".join(p.cmdline())]
-            return bool(found)
-
-        until(look)
-        return found[0]
+    def heartbeat(self) -> psutil.Process | None:
+        """The process that renews the lease, if it is there."""
+        for process in self.tree()[1:]:
+            with suppress(psutil.Error):
+                if "headway.engine.heartbeat" in " ".join(process.cmdline()):
+                    return process
+        return None
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
