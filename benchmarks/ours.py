@@ -24,6 +24,7 @@ from headway.engine.recovery import Recovery
 from headway.engine.supervisor import Supervisor
 from headway.engine.worker import Wishes, Worker
 from headway.model.job import SYSTEM, NewJob
+from headway.model.policies import Concurrency
 from headway.store import claims, jobs, reading
 
 Values = dict[str, float]
@@ -31,7 +32,7 @@ LOOK_SECONDS = 0.005
 
 
 def set_limit(app: App, limit: int | None) -> None:
-    limits.settle(app.database, limit, actor=SYSTEM, adopt=True)
+    limits.settle(app.database, Concurrency(limit=limit), {}, actor=SYSTEM, adopt=True)
 
 
 def filled(url: str, task: str, jobs: int, limit: int | None = None) -> App:
@@ -316,7 +317,7 @@ def better(app: App, task: str, bucket: int, count: int) -> None:
 def fill_unknown_task(url: str, size: int) -> None:
     """`size` queued jobs, half of them with a better priority and of a task that no worker here knows."""
     app = filled(url, noop.name, size // 2)
-    better(app, "elsewhere", app.client.buckets.of(1, "elsewhere"), size // 2)
+    better(app, "elsewhere", app.client.lanes.of(1, "elsewhere"), size // 2)
     app.close()
 
 

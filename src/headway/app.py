@@ -82,14 +82,11 @@ class App:
         name: str | None,
         isolation: str | None = None,
         priority: int = 0,
-        resources: list[str] | None = None,
         direct: str | None = None,
         **options: Any,
     ) -> Task[..., Any]:
-        if resources or direct:
-            raise BadInput(
-                "resources and direct calls are not part of this version", field="resources" if resources else "direct"
-            )
+        if direct is not None and not direct.startswith("/"):
+            raise BadInput(f"direct must be a path like /story/generate, not {direct!r}", field="direct")
         wished = make_options(Options(), **options)
         spec = make_spec(
             function,
@@ -98,6 +95,7 @@ class App:
             options=wished,
             priority=check_priority(priority),
             retry=options.get("retry"),
+            direct=direct,
         )
         self.registry.add(spec)
         task: Task[..., Any] = Task(spec, lambda: self.client)
@@ -142,7 +140,10 @@ class App:
             if self._client is None:
                 usual = self.settings.retry
                 retry = RetryPolicy(usual.max_attempts, usual.base_delay)
-                self._client = Client(self.database, self.registry, actor=current_user(), retry=retry)
+                resources = self.settings.resources
+                self._client = Client(
+                    self.database, self.registry, actor=current_user(), retry=retry, resources=resources
+                )
             return self._client
 
     def enqueue(self, task: str, params: Mapping[str, object] | None = None, **wishes: Any) -> Job:

@@ -29,7 +29,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from headway.errors import BadInput
-from headway.model import values
+from headway.model import policies, values
 
 DEFAULT_FILE = Path("headway.toml")
 PREFIX = "HEADWAY_"
@@ -41,6 +41,7 @@ _Path = tuple[str, ...]
 
 _MINUTE, _DAY = 60.0, 86_400.0
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
+_DOTTED = re.compile(r"[A-Za-z_]\w*([.:][A-Za-z_]\w*)+")
 _APP = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _KEYWORDS = re.compile(r"(?i)(^|\s)(host|hostaddr|dbname|user|service)\s*=")
 _MAY_BE_NONE = {"concurrency.limit", "aging", "retention"}
@@ -84,6 +85,14 @@ def _folder(value: object) -> Path:
 def _app(value: str) -> str:
     if not _APP.fullmatch(value):
         raise ValueError("must be a module and a name in it, like myproject.jobs:app")
+    return value
+
+
+def _policy(value: str) -> str:
+    if value not in policies.BUILT_IN and not _DOTTED.fullmatch(value):
+        near = values.closest(value, policies.BUILT_IN)
+        hint = f": did you mean {near}?" if near else ""
+        raise ValueError(f"must be {', '.join(policies.BUILT_IN)}, or a class of yours like shop.policies.Mine{hint}")
     return value
 
 
@@ -137,18 +146,24 @@ class _Frozen(BaseModel):
 
 
 class Concurrency(_Frozen):
-    policy: Literal["global", "per_task", "per_resource"] = Field(
-        default="global", description="Which lanes a job without a target needs: global, per_task or per_resource"
+    policy: Annotated[str, AfterValidator(_policy)] = Field(
+        default="global",
+        description="Which lanes a job without a target needs: global, per_task, per_resource or a class of yours",
     )
     limit: Annotated[Count | None, BeforeValidator(_none)] = Field(
         default=1, description='How many jobs may run at once on the policy\'s lane, or "none"'
     )
-    limits: Mapping[TaskName, Count] = Field(
-        default_factory=dict, description="Under per_task: the limit of single tasks, by name"
+    limits: Mapping[Name, Count] = Field(
+        default_factory=dict, description="The limits of single lanes: of tasks under per_task, of your own policy's"
     )
     targets: Literal["own", "global"] = Field(
         default="own", description='Jobs with a target take its lane only (own), or the policy\'s lane too ("global")'
     )
+
+    def value(self, aging: float | None) -> policies.Concurrency:
+        """What is kept in the database."""
+        limits = tuple(sorted(self.limits.items()))
+        return policies.Concurrency(self.policy, self.targets, self.limit, limits, aging)
 
 
 class RetryDefaults(_Frozen):

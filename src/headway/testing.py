@@ -74,15 +74,16 @@ class _Here(Worker):
 
     def next(self) -> bool:
         """Claims and runs one job. False when there is none that may run now."""
-        self.database.transact("promote", lambda tx: claims.promote(tx, self.actor))
         taken = self.database.transact("claim", self._claim)
         for claim in taken:
             self._run(claim)
         return bool(taken)
 
     def _claim(self, tx: Tx) -> list[Claim]:
-        picks = self._pick(tx, claims.lock_and_look(tx), 1)
-        return claims.take(tx, self.who.id, self.actor, picks, [0]) if picks else []
+        view, _ = claims.lock_and_look(tx, self.lanes, self.actor)
+        return claims.claim(
+            tx, view, self.lanes, worker_id=self.who.id, actor=self.actor, knows=self.serves.__contains__, slots=[0]
+        )
 
     def _run(self, claim: Claim) -> None:
         spec = self.registry.get(claim.task)

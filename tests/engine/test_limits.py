@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from headway.engine.limits import Limit, lives, living, settle
+from headway.engine.limits import Difference, Settled, lives, living, settle
 from headway.engine.worker import new_identity
 from headway.model.job import Actor
+from headway.model.policies import Concurrency
 from headway.store import reading, workers
 from headway.store.db import Database, open_database
 from headway.store.migrate import migrate
@@ -30,24 +31,29 @@ def register(database: Database, who: workers.Identity, lease: float = 60.0) -> 
     database.transact("register", lambda tx: workers.register(tx, who, ADA, slots=1, tasks=["t"], lease=lease))
 
 
+def limit(stored: int | None, wished: int | None) -> Difference:
+    return Difference("the limit of global", stored, wished)
+
+
 def test_without_other_workers_the_settings_are_written(database: Database) -> None:
-    assert settle(database, 1, actor=ADA) == Limit(1)
-    assert settle(database, 3, actor=ADA) == Limit(3, changed=True)
-    assert settle(database, 3, actor=ADA) == Limit(3)
-    assert settle(database, None, actor=ADA) == Limit(None, changed=True)
+    assert settle(database, Concurrency(limit=1), {}, actor=ADA) == Settled()
+    assert settle(database, Concurrency(limit=3), {}, actor=ADA) == Settled(changed=(limit(1, 3),))
+    assert settle(database, Concurrency(limit=3), {}, actor=ADA) == Settled()
+    assert settle(database, Concurrency(limit=None), {}, actor=ADA) == Settled(changed=(limit(3, None),))
     with database.read() as tx:
         events = tx.run("events_of", thing="lane", thing_id=1, after=0, limit=9)
     assert [(row[1], row[4], row[9]) for row in events] == [
-        ("lane.changed", 2, '{"lane": 1, "capacity": 3}'),
-        ("lane.changed", 3, '{"lane": 1, "capacity": null}'),
+        ("lane.changed", 2, '{"lane": "global", "capacity": 3}'),
+        ("lane.changed", 3, '{"lane": "global", "capacity": null}'),
     ]
     assert check(database).findings == []
 
 
 def test_beside_a_living_worker_the_database_wins(database: Database) -> None:
     register(database, new_identity())
-    assert settle(database, 3, actor=ADA) == Limit(1, refused=True)
-    assert settle(database, 3, actor=ADA, adopt=True) == Limit(3, changed=True)
+    wished = Concurrency(limit=3)
+    assert settle(database, wished, {}, actor=ADA) == Settled(refused=(limit(1, 3),))
+    assert settle(database, wished, {}, actor=ADA, adopt=True) == Settled(changed=(limit(1, 3),))
 
 
 def test_who_lives(database: Database) -> None:

@@ -13,6 +13,7 @@ from headway.engine import limits, processes
 from headway.engine.recovery import Recovery
 from headway.model.job import SYSTEM, Claim, Job
 from headway.model.outcome import Completed, FailureKind
+from headway.model.policies import Concurrency
 from headway.model.states import State
 from headway.store import jobs, workers
 from headway.verify import check
@@ -28,7 +29,7 @@ def life(database_url: str) -> Iterator[Life]:
 
 
 def unlimited(life: Life) -> None:
-    limits.settle(life.database, None, actor=SYSTEM, adopt=True)
+    limits.settle(life.database, Concurrency(limit=None), {}, actor=SYSTEM, adopt=True)
 
 
 @pytest.fixture(scope="module")

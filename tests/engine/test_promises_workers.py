@@ -20,8 +20,7 @@ from headway.engine.supervisor import Supervisor
 from headway.engine.worker import Wishes, Worker
 from headway.model.job import SYSTEM, Claim
 from headway.model.outcome import Completed
-from headway.store import claims
-from headway.store.db import Tx
+from headway.model.policies import Concurrency
 from headway.testing import isolated
 from headway.verify import check
 from tests.support.life import Life
@@ -71,17 +70,11 @@ def life(database_url: str) -> Iterator[Life]:
 
 
 def claim_some(life: Life, worker_id: int, count: int) -> list[Claim]:
-    buckets = claims.Buckets(life.database)
-
-    def work(tx: Tx) -> list[Claim]:
-        picks = claims.pick(tx, claims.lock_and_look(tx), buckets, lambda _: True, count)
-        return claims.take(tx, worker_id, life.actor(worker_id), picks, range(count)) if picks else []
-
-    return life.database.transact("claim", work)
+    return life.database.transact("claim", lambda tx: life.claim_in(tx, range(count), worker_id))
 
 
 def test_one_limit_holds_over_all_workers_and_each_job_is_claimed_once(life: Life) -> None:
-    limits.settle(life.database, 3, actor=SYSTEM, adopt=True)
+    limits.settle(life.database, Concurrency(limit=3), {}, actor=SYSTEM, adopt=True)
     ids = [life.enqueue() for _ in range(9)]
     owners = [life.new_worker() for _ in range(6)]
     seen: list[int] = []

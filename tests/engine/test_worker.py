@@ -17,6 +17,7 @@ from headway.engine.worker import Wishes, Worker
 from headway.errors import CommitUnknown, JobFailed, Unreachable
 from headway.model.job import SYSTEM, Options
 from headway.model.outcome import FailureKind
+from headway.model.policies import Concurrency
 from headway.store import jobs
 from headway.store.db import Tx
 from headway.verify import check
@@ -54,7 +55,7 @@ def at_work(app: App, **wishes: Any) -> Iterator[Worker]:
 
 
 def unlimited(app: App) -> None:
-    limits.settle(app.database, None, actor=SYSTEM, adopt=True)
+    limits.settle(app.database, Concurrency(limit=None), {}, actor=SYSTEM, adopt=True)
 
 
 def enqueue(app: App, task: str, /, **params: Any) -> Job:

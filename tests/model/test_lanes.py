@@ -1,4 +1,4 @@
-"""Which jobs run next: `room` and `plan` against an oracle that walks the whole queue in order."""
+"""Which jobs run next: `rooms_of` and `plan` against an oracle that walks the whole queue in order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.model.lanes import Bucket, Place, has_room, plan, room
+from headway.model import lanes as rules
+from headway.model.lanes import Bucket, Pick, Place, Rooms, plan
 
 Queue = dict[int, list[Place]]
 
@@ -61,8 +62,12 @@ class Source:
             yield place
 
 
-def rooms_of(buckets: list[Bucket], capacity: dict[int, int | None], running: list[Bucket]) -> dict[int, int]:
-    return room(buckets, capacity, {bucket.id: running.count(bucket) for bucket in buckets})
+def rooms_of(buckets: list[Bucket], capacity: dict[int, int | None], running: list[Bucket]) -> Rooms:
+    return rules.rooms_of(buckets, capacity, {bucket.id: running.count(bucket) for bucket in buckets})
+
+
+def ids(picks: list[Pick]) -> list[int]:
+    return [job_id for job_id, _ in picks]
 
 
 @settings(max_examples=600, deadline=None)
@@ -73,7 +78,7 @@ def test_the_plan_is_what_a_walk_through_the_whole_queue_takes(
     buckets, capacity, running, queue = situation
     source = Source(queue)
     picks = plan(count, buckets, rooms_of(buckets, capacity, running), source.of)
-    assert picks == oracle(count, buckets, capacity, running, queue)
+    assert ids(picks) == oracle(count, buckets, capacity, running, queue)
     assert source.asked <= len(picks) + len(buckets)
 
 
@@ -84,26 +89,26 @@ def test_room_is_capacity_less_what_runs(
 ) -> None:
     buckets, capacity, running, _ = situation
     rooms = rooms_of(buckets, capacity, running)
-    assert rooms == {
+    assert rooms.free == {
         lane: limit - sum(lane in bucket.lanes for bucket in running)
         for lane, limit in capacity.items()
         if limit is not None
     }
     for bucket in buckets:
-        full = [lane for lane in bucket.lanes if capacity[lane] is not None and rooms[lane] <= 0]
-        assert has_room(bucket, rooms) == (not full)
+        full = [lane for lane in bucket.lanes if capacity[lane] is not None and rooms.free[lane] <= 0]
+        assert rooms.admits(bucket) == (not full)
 
 
 def test_a_claim_of_one_looks_at_one_place_per_bucket() -> None:
     buckets = [Bucket(n, 1, "t", (1,)) for n in (1, 2)]
     source = Source({1: [(0, n, 0, n) for n in range(1, 9)], 2: [(0, n, 0, n) for n in range(11, 19)]})
-    assert plan(1, buckets, {1: 5}, source.of) == [1]
+    assert ids(plan(1, buckets, Rooms({1: 5}), source.of)) == [1]
     assert source.asked == 2
 
 
 def test_a_full_bucket_is_not_even_looked_at() -> None:
     source = Source({1: [(0, 1, 0, 1)]})
-    assert plan(9, [Bucket(1, 1, "t", (1,))], {1: 0}, source.of) == []
+    assert plan(9, [Bucket(1, 1, "t", (1,))], Rooms({1: 0}), source.of) == []
     assert source.asked == 0
 
 
@@ -111,11 +116,11 @@ def test_all_lanes_or_none() -> None:
     """A job that has room in one lane but not in the other takes neither: the next one gets it."""
     both, one = Bucket(1, 1, "both", (1, 2)), Bucket(2, 1, "one", (1,))
     source = Source({1: [(0, 1, 0, 1)], 2: [(0, 2, 0, 2)]})
-    assert plan(9, [both, one], {1: 1, 2: 0}, source.of) == [2]
+    assert ids(plan(9, [both, one], Rooms({1: 1, 2: 0}), source.of)) == [2]
 
 
 def test_a_lowered_limit_below_what_runs_lets_nothing_in() -> None:
     bucket = Bucket(1, 1, "t", (1,))
-    rooms = room([bucket], {1: 2}, {1: 5})
-    assert rooms == {1: -3}
+    rooms = rules.rooms_of([bucket], {1: 2}, {1: 5})
+    assert rooms.free == {1: -3}
     assert plan(9, [bucket], rooms, Source({1: [(0, 1, 0, 1)]}).of) == []

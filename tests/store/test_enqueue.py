@@ -490,7 +490,9 @@ def test_enqueues_do_not_wait_for_each_other_on_postgresql(postgres_life: Life) 
     life = postgres_life
     life.enqueue()
     with ThreadPoolExecutor(1) as pool, life.database.transaction("slow") as slow:
-        inserted = life.client._insert(slow, life.client.tenant_id, [life.new(), life.new(key="a")], {TASK: 1})
+        inserted = life.client._insert(
+            slow, life.client.tenant_id, [(life.new(), 1, None), (life.new(key="a"), 1, None)]
+        )
         assert all(created for _, created in inserted)
         other = pool.submit(life.client.enqueue_many, [life.new(), life.new(key="b")])
         assert [created for _, created in other.result(PATIENCE)] == [True, True]
@@ -501,7 +503,7 @@ def test_the_store_is_the_seam_for_both(life: Life) -> None:
     """A job that a transaction made is undone with it."""
 
     def work(tx: Tx) -> None:
-        life.client._insert(tx, life.client.tenant_id, [life.new()], {TASK: bucket})
+        life.client._insert(tx, life.client.tenant_id, [(life.new(), bucket, None)])
         raise BadInput("no")
 
     bucket = life.job(life.enqueue()).bucket_id

@@ -23,6 +23,7 @@ from headway.engine.recovery import Recovery
 from headway.model.outcome import Completed, Stopped
 from headway.store import claims, workers
 from headway.store.db import Call, Row, Tx
+from headway.store.lanes import Lanes
 from headway.store.postgres import PostgresDatabase
 from headway.store.sqlite import SqliteDatabase
 from tests.support.life import BROKEN, HOUR, Life
@@ -140,7 +141,7 @@ def crowded(shared_life: Life) -> Life:
     life = shared_life
     life.set_limit(None)
     for n in range(5):
-        life.client.buckets.of(life.client.tenant_id, f"task{n}")
+        life.client.lanes.of(life.client.tenant_id, f"task{n}")
     dialect = life.database.dialect
     with life.database.transaction("fill") as tx:
         text = FILL.format(later=life.clock.now() + 9 * HOUR, series=SERIES[dialect])
@@ -200,18 +201,15 @@ def live(life: Life) -> None:
 
 def turn(life: Life, count: int, knows: Any = lambda _: True) -> list[Any]:
     """A worker's turn: what is due, then the claim, in one transaction."""
-    buckets = claims.Buckets(life.database)
+    lanes = Lanes(life.database)
     slots = [next(life.slots) for _ in range(count)]
 
     def work(tx: Tx) -> list[Any]:
         tx.run("pin_plans")
-        view = claims.lock_and_look(tx)
-        claims.promote(tx, life.actor())
-        picks = claims.pick(tx, view, buckets, knows, count)
-        return claims.take(tx, life.worker_id, life.actor(), picks, slots)
+        return life.claim_in(tx, slots, knows=knows, lanes=lanes)
 
     with life.database.read() as tx:
-        claims.pick(tx, claims.look(tx), buckets, knows, count)
+        claims.pick(tx, claims.look(tx), lanes, knows, count)
     return life.database.transact("turn", work)
 
 

@@ -15,7 +15,7 @@ from headway.engine.recovery import Recovery
 from headway.engine.registry import Registry
 from headway.model.job import Claim
 from headway.model.outcome import Completed, Outcome
-from headway.store import claims, workers
+from headway.store import workers
 from headway.store.db import Tx
 from headway.store.migrate import migrate
 from headway.store.postgres import PostgresDatabase, PostgresTx
@@ -57,16 +57,12 @@ def pooled(postgres_url: str) -> Iterator[Life]:
 
 def turn(life: Life, ended: list[tuple[Claim, Outcome]], worker_id: int | None = None) -> list[Claim]:
     """A worker's turn, as the worker writes it: ends and claims in one transaction."""
-    buckets = claims.Buckets(life.database)
     owner = worker_id or life.worker_id
 
     def work(tx: Tx) -> list[Claim]:
         tx.run("pin_plans")
         assert not finish(tx, owner, life.actor(owner), [Ended(claim, outcome) for claim, outcome in ended])
-        view = claims.lock_and_look(tx)
-        claims.promote(tx, life.actor(owner))
-        picks = claims.pick(tx, view, buckets, lambda _: True, 2)
-        return claims.take(tx, owner, life.actor(owner), picks, [0, 1]) if picks else []
+        return life.claim_in(tx, [0, 1], owner)
 
     return life.database.transact("turn", work)
 

@@ -73,14 +73,8 @@ class Pair(Life):
 
     def claim_next(self, count: int = 1) -> list[Claim]:
         """A claim as a worker makes it: lock, look, take."""
-        buckets = claims.Buckets(self.database)
         slots = [next(self.slots) for _ in range(count)]
-
-        def work(tx: Tx) -> list[Claim]:
-            picks = claims.pick(tx, claims.lock_and_look(tx), buckets, lambda _: True, count)
-            return claims.take(tx, self.worker_id, self.actor(), picks, slots) if picks else []
-
-        return self.database.transact("claim", work)
+        return self.database.transact("claim", lambda tx: self.claim_in(tx, slots))
 
     def promote(self) -> int:
         return self.database.transact("promote", lambda tx: claims.promote(tx, self.actor()))
@@ -272,7 +266,7 @@ def test_who_enqueues_a_key_second_waits_for_the_first_to_be_stored_or_not(pair:
 
     def first() -> tuple[int, bool]:
         def work(tx: Tx) -> tuple[int, bool]:
-            (answer,) = pair.client._insert(tx, pair.client.tenant_id, [pair.new(key="k")], {pair.new().task: 1})
+            (answer,) = pair.client._insert(tx, pair.client.tenant_id, [(pair.new(key="k"), 1, None)])
             pair.gated.act("first:made")
             if not kept:
                 raise HeadwayError("changed my mind")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -20,6 +20,7 @@ from headway.model.retry import RetryPolicy
 from headway.model.states import State
 from headway.store import claims, jobs, workers
 from headway.store.db import Database, Row, Tx, open_database
+from headway.store.lanes import Lanes
 from headway.store.migrate import migrate
 from headway.testing import FrozenClock
 
@@ -74,10 +75,27 @@ class Life:
 
     def pick(self, count: int) -> list[int]:
         """What a claim would take now, in order."""
-        buckets = claims.Buckets(self.database)
-        return self.database.transact(
-            "pick", lambda tx: claims.pick(tx, claims.lock_and_look(tx), buckets, lambda _: True, count)
-        )
+        lanes = Lanes(self.database)
+
+        def work(tx: Tx) -> list[int]:
+            view, _ = claims.lock_and_look(tx, lanes, self.actor())
+            return [job_id for job_id, _ in claims.pick(tx, view, lanes, lambda _: True, count, grant=True)]
+
+        return self.database.transact("pick", work)
+
+    def claim_in(
+        self,
+        tx: Tx,
+        slots: Sequence[int],
+        worker_id: int | None = None,
+        *,
+        knows: Callable[[str], bool] = lambda _: True,
+        lanes: Lanes | None = None,
+    ) -> list[Claim]:
+        """A claim as a worker makes it: lock, look, take."""
+        owner, lanes = worker_id or self.worker_id, lanes or Lanes(self.database)
+        view, _ = claims.lock_and_look(tx, lanes, self.actor(owner))
+        return claims.claim(tx, view, lanes, worker_id=owner, actor=self.actor(owner), knows=knows, slots=slots)
 
     def end(self, claim: Claim, outcome: Outcome, *, worker_id: int | None = None) -> bool:
         """Whether the end landed."""

@@ -19,6 +19,7 @@ from headway import App, Job
 from headway.engine import limits
 from headway.engine.recovery import Recovery
 from headway.model.job import SYSTEM
+from headway.model.policies import Concurrency
 from headway.store import jobs
 from headway.testing import drain
 from headway.verify import check
@@ -238,7 +239,7 @@ def test_4_a_claim_that_was_not_committed_never_was(app: App, point: str) -> Non
 
 
 def test_5_several_running_jobs_are_each_retried_in_their_place(app: App) -> None:
-    limits.settle(app.database, 2, actor=SYSTEM, adopt=True)
+    limits.settle(app.database, Concurrency(limit=2), {}, actor=SYSTEM, adopt=True)
     made = [app.tasks["fine"].enqueue(n=n) for n in range(5)]
     crash(app, "claim.handed_over")
     assert list(states(app).values()) == ["RUNNING", "RUNNING", "QUEUED", "QUEUED", "QUEUED"]
@@ -246,7 +247,7 @@ def test_5_several_running_jobs_are_each_retried_in_their_place(app: App) -> Non
     retries = [assert_lost(app, job) for job in made[:2]]
     wanted = [job.id for job in (*retries, *made[2:])]
     assert order(app) == wanted
-    limits.settle(app.database, 1, actor=SYSTEM, adopt=True)
+    limits.settle(app.database, Concurrency(limit=1), {}, actor=SYSTEM, adopt=True)
     assert drain(app) == 5
     assert _claimed(app)[2:] == wanted, "normal dispatch, one at a time, in order"
     assert findings(app) == []
@@ -263,7 +264,7 @@ POINTS = ("give_up.before_commit", "give_up.committed", "recover.begun", "recove
 
 
 def test_6_recovery_that_crashes_again_and_again_reaches_the_same_state(app: App) -> None:
-    limits.settle(app.database, 2, actor=SYSTEM, adopt=True)
+    limits.settle(app.database, Concurrency(limit=2), {}, actor=SYSTEM, adopt=True)
     made = [app.tasks["fine"].enqueue(n=n) for n in range(3)]
     crash(app, "claim.handed_over")
     for point in POINTS:

@@ -17,6 +17,7 @@ from headway.model.retry import RetryPolicy, paid
 from headway.model.states import Standing, State, Transition, decide
 from headway.store import claims, jobs, places, reports, workers
 from headway.store.db import Tx, open_database
+from headway.store.lanes import Lanes
 from headway.store.migrate import migrate
 from headway.verify import Report, check
 from headway.verify.report import KEPT_PER_INVARIANT
@@ -48,7 +49,7 @@ class World:
         self.clock = Steps()
         self.db = open_database(url, clock=self.clock)
         migrate(self.db)
-        self.buckets = claims.Buckets(self.db)
+        self.lanes = Lanes(self.db)
         self.worker = Actor("worker", workers.worker_name(WORKER), "host:1")
         self.register(WORKER, slots=4)
         self.limit(None)
@@ -72,15 +73,15 @@ class World:
         self.run(change)
 
     def enqueue(self, count: int = 1, *, task: str = "t", options: str = TWICE, **wishes: Any) -> list[int]:
-        new = [NewJob(task, "{}", options, **wishes)] * count
-        buckets = {task: self.buckets.of(1, task)}
-        answer = self.run(lambda tx: jobs.insert(tx, 1, ANN, new, buckets))
+        new = [(NewJob(task, "{}", options, **wishes), self.lanes.of(1, task), None)] * count
+        answer = self.run(lambda tx: jobs.insert(tx, 1, ANN, new))
         return [job_id for job_id in answer if job_id is not None]
 
     def claim(self, count: int = 1) -> list[Claim]:
         def work(tx: Tx) -> list[Claim]:
-            picks = claims.pick(tx, claims.lock_and_look(tx), self.buckets, lambda _: True, count)
-            return claims.take(tx, WORKER, self.worker, picks, self.free(tx))
+            view, _ = claims.lock_and_look(tx, self.lanes, self.worker)
+            picks = claims.pick(tx, view, self.lanes, lambda _: True, count)
+            return claims.take(tx, WORKER, self.worker, [job_id for job_id, _ in picks], self.free(tx))
 
         return self.run(work)
 

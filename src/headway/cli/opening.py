@@ -108,7 +108,8 @@ def await_database(app: App, say: Callable[[str], None], *, wait: bool) -> Datab
 
 def client_of(app: App, settings: Settings, database: Database) -> Client:
     retry = RetryPolicy(settings.retry.max_attempts, settings.retry.base_delay)
-    return Client(database, app.registry, actor=current_user(), retry=retry)
+    resources = settings.resources
+    return Client(database, app.registry, actor=current_user(), retry=retry, resources=resources)
 
 
 # --- the app ------------------------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from headway.cli.call import Call, command
 
 if TYPE_CHECKING:
     from headway.app import App
-    from headway.config import Settings
     from headway.engine.loop import Loop
     from headway.engine.supervisor import Supervisor
     from headway.engine.worker import Worker
@@ -154,30 +153,16 @@ def _settle_limits(call: Call, app: App, adopt: bool) -> None:
     from headway.app import current_user
     from headway.engine import limits
 
-    wished = app.settings.concurrency.limit
-    found = limits.settle(app.database, wished, actor=current_user(), adopt=adopt)
+    settings = app.settings
+    found = limits.settle(
+        app.database, settings.concurrency.value(settings.aging), settings.resources, actor=current_user(), adopt=adopt
+    )
     if found.refused:
+        stays = "; ".join(str(difference) for difference in found.refused)
         call.out.say(
-            f"headway: other workers live, so the limit stays {_limit(found.capacity)} as in the database, not"
-            f" {_limit(wished)} as in these settings: --adopt-settings takes over"
+            f"headway: other workers live, so the database wins over these settings: {stays};"
+            " --adopt-settings takes over"
         )
-    if ignored := _without_effect(app.settings):
-        call.out.say(f"headway: not part of this version, without effect: {', '.join(ignored)}")
-
-
-def _limit(capacity: int | None) -> str:
-    return "none" if capacity is None else str(capacity)
-
-
-def _without_effect(settings: Settings) -> list[str]:
-    chosen = {
-        "concurrency.policy": settings.concurrency.policy != "global",
-        "concurrency.limits": bool(settings.concurrency.limits),
-        "concurrency.targets": settings.concurrency.targets != "own",
-        "resources": bool(settings.resources),
-        "aging": settings.aging is not None,
-    }
-    return [name for name, given in chosen.items() if given]
 
 
 def _announce(call: Call, app: App, roles: Sequence[str], served: Sequence[str]) -> None:

@@ -18,8 +18,9 @@ from headway.model.retry import RetryPolicy
 from headway.model.states import State, Verb
 from headway.model.values import check_budget, check_priority, to_json
 from headway.model.verbs import Change
-from headway.store import claims, jobs, places
-from headway.store.db import Database, Tx
+from headway.store import jobs, places, targets
+from headway.store.db import Database, Row, Tx
+from headway.store.lanes import Lanes, find_target
 
 INTERRUPTED = "the thread that stored this job with others was interrupted: whether it was stored is not known"
 KNOWN_FOR = 30 * 86400.0
@@ -51,6 +52,7 @@ class Client:
         actor: Actor,
         tenant: str = "default",
         retry: RetryPolicy | None = None,
+        resources: Mapping[str, int] | None = None,
     ) -> None:
         self.database = database
         self.usual_retry = retry or RetryPolicy()
@@ -58,7 +60,7 @@ class Client:
         self.actor = actor
         self.actor_text = actor.text()
         self.tenant = tenant
-        self.buckets = claims.Buckets(database)
+        self.lanes = Lanes(database, resources=resources)
         self._tenant_id: int | None = None
         self._known: tuple[float, dict[str, tuple[int, str]]] = (0.0, {})
         self._wishes: list[_Wish] = []
@@ -159,39 +161,55 @@ class Client:
         if len(new) == 1 and new[0].key is None:
             return self.enqueue_alike(new[0], [new[0].params])
         tenant_id = self.tenant_id
-        buckets = {task: self.buckets.of(tenant_id, task) for task in {job.task for job in new}}
-        answers = self.database.transact("enqueue_many", lambda tx: self._insert(tx, tenant_id, new, buckets))
+        made = [self._placed(job) for job in new]
+        answers = self.database.transact("enqueue_many", lambda tx: self._insert(tx, tenant_id, made))
         self.database.announce()
         return answers
 
+    def _placed(self, job: NewJob) -> jobs.Made:
+        """A job with its bucket and its target."""
+        tenant_id = self.tenant_id
+        bucket_id = self.lanes.of(tenant_id, job.task, job.resources, on_target=job.target is not None)
+        return job, bucket_id, None if job.target is None else self.lanes.target(tenant_id, job.target)
+
     def enqueue_alike(self, job: NewJob, params: Sequence[str]) -> list[tuple[int, bool]]:
         """Stores jobs that differ in their params alone: one statement, one commit."""
-        made = self.database.once("enqueue", **self._parameters(job, params))
+        _, _, target_id = placed = self._placed(job)
+        wishes = self._parameters(placed, params)
+        if target_id is None:
+            made = self.database.once("enqueue", **wishes)
+        else:
+            made = self.database.transact("enqueue_many", lambda tx: self._touching(tx, target_id, wishes))
         self.database.announce()
         return [(job_id, True) for (job_id,) in sorted(made)]
 
-    def _parameters(self, job: NewJob, params: Sequence[str]) -> dict[str, object]:
-        tenant_id = self.tenant_id
-        common = jobs.shared(job, self.buckets.of(tenant_id, job.task))
-        return {**common, "params": json.dumps(params), "tenant_id": tenant_id, "actor": self.actor_text}
+    @staticmethod
+    def _touching(tx: Tx, target_id: int, wishes: Mapping[str, object]) -> list[Row]:
+        tx.touch(target_id)
+        return tx.run("enqueue", **wishes)
 
-    def _insert(
-        self, tx: Tx, tenant_id: int, new: Sequence[NewJob], buckets: Mapping[str, int]
-    ) -> list[tuple[int, bool]]:
-        ids = jobs.insert(tx, tenant_id, self.actor, new, buckets)
+    def _parameters(self, placed: jobs.Made, params: Sequence[str]) -> dict[str, object]:
+        job, bucket_id, target_id = placed
+        bodies = params if target_id is None else [jobs.body(text, target_id) for text in params]
+        common = jobs.shared(job, bucket_id)
+        return {**common, "params": json.dumps(bodies), "tenant_id": self.tenant_id, "actor": self.actor_text}
+
+    def _insert(self, tx: Tx, tenant_id: int, made: Sequence[jobs.Made]) -> list[tuple[int, bool]]:
+        ids = jobs.insert(tx, tenant_id, self.actor, made)
         return [
-            (job_id, True) if job_id is not None else self._holder(tx, tenant_id, job, buckets)
-            for job, job_id in zip(new, ids, strict=True)
+            (job_id, True) if job_id is not None else self._holder(tx, tenant_id, one)
+            for one, job_id in zip(made, ids, strict=True)
         ]
 
-    def _holder(self, tx: Tx, tenant_id: int, job: NewJob, buckets: Mapping[str, int]) -> tuple[int, bool]:
+    def _holder(self, tx: Tx, tenant_id: int, made: jobs.Made) -> tuple[int, bool]:
         """Who has the key. It may end between two looks: then the job is stored after all."""
+        job, _, _ = made
         assert job.key is not None
         while True:
             holder = jobs.with_key(tx, tenant_id, job.task, job.key)
             if holder is not None:
                 return holder.id, False
-            (job_id,) = jobs.insert(tx, tenant_id, self.actor, [job], buckets)
+            (job_id,) = jobs.insert(tx, tenant_id, self.actor, [made])
             if job_id is not None:
                 return job_id, True
 
@@ -199,7 +217,10 @@ class Client:
         """Stores jobs in the caller's own PostgreSQL transaction: they exist if and when it commits."""
         if job.key is not None:
             raise BadInput("a key cannot be used together with connection=: enqueue without one of them", field="key")
-        made = self.database.run_on(connection, "enqueue", self._parameters(job, params))
+        _, _, target_id = placed = self._placed(job)
+        made = self.database.run_on(connection, "enqueue", self._parameters(placed, params))
+        if target_id is not None:
+            self.database.run_on(connection, "touch", {"ids": json.dumps([target_id])})
         self.database.run_on(connection, "notify", {})
         return sorted(job_id for (job_id,) in made)
 
@@ -405,22 +426,45 @@ class Client:
 
     # --- the queue as a whole ---
 
-    def pause_queue(self, *, note: str | None = None, until: int | None = None) -> None:
-        self._tenant_event("pause_tenant", "tenant.paused", {"note": note, "until": until})
+    def pause_queue(self, *, note: str | None = None, until: int | None = None, everybody: bool = False) -> None:
+        """Nothing more starts, for this tenant or for all; what runs goes on."""
+        facts: dict[str, object] = {"note": note, "until": until}
+        self._tenant_event(0 if everybody else self.tenant_id, "pause_tenant", "tenant.paused", facts)
 
-    def resume_queue(self) -> None:
-        self._tenant_event("resume_tenant", "tenant.resumed", {})
+    def resume_queue(self, *, everybody: bool = False) -> None:
+        self._tenant_event(0 if everybody else self.tenant_id, "resume_tenant", "tenant.resumed", {})
 
-    def _tenant_event(self, statement: str, kind: str, facts: dict[str, object]) -> None:
+    def _tenant_event(self, tenant_id: int, statement: str, kind: str, facts: dict[str, object]) -> None:
         def work(tx: Tx) -> None:
-            tx.run("lock_tenant", id=self.tenant_id)
-            ((version,),) = tx.run(statement, id=self.tenant_id, **facts)
+            tx.run("lock_tenant", id=tenant_id)
+            ((version,),) = tx.run(statement, id=tenant_id, **facts)
             data = json.dumps({name: fact for name, fact in facts.items() if fact is not None})
-            event = (self.tenant_id, "tenant", self.tenant_id, version, kind, None, self.actor.text(), None, data)
+            event = (tenant_id, "tenant", tenant_id, version, kind, None, self.actor.text(), None, data)
             tx.run("add_events", rows=json.dumps([event]))
             tx.wake()
 
         self.database.transact(kind.replace(".", "_"), work)
+
+    # --- targets ---
+
+    def pause_target(self, name: str, *, note: str | None = None) -> None:
+        """Nothing more starts on this target; what runs there goes on."""
+        self.database.transact("target_paused", lambda tx: targets.pause(tx, self.tenant_id, name, note, self.actor))
+
+    def resume_target(self, name: str) -> None:
+        self.database.transact("target_resumed", lambda tx: targets.resume(tx, self.tenant_id, name, self.actor))
+
+    def release_target(self, name: str) -> Job:
+        """Releases the job that holds a target: it ends FAILED, and the target is open."""
+        with self.database.read() as tx:
+            target_id = find_target(tx, self.tenant_id, name)[0]
+            ((_, _, holder, status, _, _),) = tx.run("target_queues", ids=json.dumps([target_id]))
+        if holder is None:
+            raise WrongState(f"nobody holds the target {name!r}", status="free")
+        if status not in (State.PAUSED, State.ERROR):
+            word = State(status).name
+            raise WrongState(f"job {holder} on {name!r} is {word}: interrupt or cancel it instead", status=word)
+        return self.release(holder)
 
 
 def _expect(job: Job, version: int | None) -> None:

@@ -44,6 +44,8 @@ def _complete(tx: Tx, worker_id: int, actor: Actor, ended: Sequence[Ended]) -> l
     outcomes = ((e.claim.job_id, e.outcome) for e in ended)
     results = {job_id: end.result for job_id, end in outcomes if isinstance(end, Completed) and end.result != "null"}
     landed = claims.complete(tx, worker_id, actor, fences, results)
+    for e in ended:
+        tx.touch(e.claim.target_id)
     return [e for e in ended if e.claim.job_id not in landed]
 
 

@@ -1,25 +1,46 @@
-"""The limit of the global lane: settings write it when no other worker lives, otherwise the database wins."""
+"""Policy, limits, capacities and aging: settings write them when no other worker lives, else the database wins."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from headway.engine import processes
+from headway.errors import BadInput, NotFound
 from headway.model.job import Actor
-from headway.model.lanes import GLOBAL
-from headway.store import reading
+from headway.model.policies import Concurrency, find
+from headway.model.values import closest
+from headway.store import lanes, reading
 from headway.store.db import Database, Tx
+from headway.store.lanes import Lanes
 from headway.store.reading import WorkerView
+
+MOST = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    """What holds from now on. `refused` says that the settings wished for another limit and did not get it."""
+class Difference:
+    """Something that the settings want otherwise than the database has it."""
 
-    capacity: int | None
-    changed: bool = False
-    refused: bool = False
+    name: str
+    stored: object
+    wished: object
+
+    def __str__(self) -> str:
+        return f"{self.name} {_shown(self.stored)}, not {_shown(self.wished)}"
+
+
+def _shown(value: object) -> str:
+    return "none" if value is None else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What was changed in the database, or, because others live, was not."""
+
+    changed: tuple[Difference, ...] = ()
+    refused: tuple[Difference, ...] = ()
+    relaned: int = 0
 
 
 def lives(worker: WorkerView) -> bool:
@@ -34,21 +55,75 @@ def living(tx: Tx) -> list[WorkerView]:
     return [worker for worker in reading.workers(tx, within=0.0) if lives(worker)]
 
 
-def settle(database: Database, wished: int | None, *, actor: Actor, adopt: bool = False) -> Limit:
-    """Brings the limit in the settings and the one in the database together."""
-    return database.transact("limits", lambda tx: _settle(tx, wished, actor, adopt))
+def settle(
+    database: Database, wished: Concurrency, resources: Mapping[str, int], *, actor: Actor, adopt: bool = False
+) -> Settled:
+    """Brings what the settings say and what the database says together."""
+    find(wished.policy)  # one that cannot be found is refused before anything changes
+    return database.transact("limits", lambda tx: _settle(tx, wished, resources, actor, adopt))
 
 
-def _settle(tx: Tx, wished: int | None, actor: Actor, adopt: bool) -> Limit:
+def _settle(tx: Tx, wished: Concurrency, resources: Mapping[str, int], actor: Actor, adopt: bool) -> Settled:
     tx.run("claim_lock")  # so that every claim was made either before the change or after it
-    ((lane_id, stored, _),) = tx.run("lane_by_name", tenant_id=0, kind="policy", name=GLOBAL)
-    if stored == wished:
-        return Limit(stored)
+    for name, capacity in resources.items():
+        lanes.define(tx, tenant_id=0, kind="resource", name=name, capacity=capacity, actor=actor)
+    stored, _ = lanes.read_concurrency(tx)
+    found = (*_rules(stored, wished), *(difference for _, _, difference in _capacities(tx, wished, resources)))
+    if not found:
+        return Settled()
     if not adopt and living(tx):
-        return Limit(stored, refused=True)
-    ((version,),) = tx.run("set_lane_capacity", id=lane_id, capacity=wished)
-    data = json.dumps({"lane": lane_id, "capacity": wished})
-    event = (0, "lane", lane_id, version, "lane.changed", None, actor.text(), None, data)
-    tx.run("add_events", rows=json.dumps([event]))
+        return Settled(refused=found)
+    for lane_id, name, difference in _capacities(tx, wished, resources):
+        lanes.set_capacity(tx, lane_id, name, wished_capacity(difference), actor)
+    relaned = 0
+    if stored != wished:
+        lanes.save_concurrency(tx, wished, actor)
+        relaned = lanes.relane_all(tx, Lanes(tx.database), actor)
     tx.wake()
-    return Limit(wished, changed=True)
+    return Settled(changed=found, relaned=relaned)
+
+
+def wished_capacity(difference: Difference) -> int | None:
+    assert difference.wished is None or isinstance(difference.wished, int)
+    return difference.wished
+
+
+def _rules(stored: Concurrency, wished: Concurrency) -> Iterator[Difference]:
+    for name in ("policy", "targets", "aging"):
+        was, will = getattr(stored, name), getattr(wished, name)
+        if was != will:
+            yield Difference(name if name == "aging" else f"concurrency.{name}", was, will)
+
+
+def _capacities(tx: Tx, wished: Concurrency, resources: Mapping[str, int]) -> list[tuple[int, str, Difference]]:
+    """The lanes whose limit is another one than wished: number, name, difference."""
+    found: list[tuple[int, str, Difference]] = []
+    for lane_id, _, kind, name, capacity, _ in tx.run("lanes"):
+        wanted = resources.get(name, capacity) if kind == "resource" else wished.capacity(name)
+        if wanted != capacity:
+            shown = f"the capacity of {name}" if kind == "resource" else f"the limit of {name}"
+            found.append((lane_id, name, Difference(shown, capacity, wanted)))
+    return found
+
+
+def change(database: Database, name: str, capacity: int | None, *, tenant_id: int, actor: Actor) -> None:
+    """Sets the limit of one lane while everything runs: of a resource, of the global lane, of a task's."""
+    if capacity is not None and not 1 <= capacity <= MOST:
+        raise BadInput(f"a limit must be a whole number from 1, or none, not {capacity}", field="limit")
+
+    def work(tx: Tx) -> None:
+        tx.run("claim_lock")
+        known = {
+            lane: (lane_id, kind) for lane_id, owner, kind, lane, _, _ in tx.run("lanes") if owner in (0, tenant_id)
+        }
+        lane = name if name in known else f"task:{name}"
+        if lane not in known:
+            near = closest(name, known)
+            hint = f"did you mean {near}?" if near else "a lane comes into being with its first job"
+            raise NotFound(f"there is no lane {name!r}: {hint}", code="unknown_lane")
+        lane_id, kind = known[lane]
+        if kind == "resource" and capacity is None:
+            raise BadInput(f"{name} is a resource: its capacity must be a number from 1", field="limit")
+        lanes.set_capacity(tx, lane_id, lane, capacity, actor)
+
+    database.transact("limits", work)

@@ -31,6 +31,7 @@ class TaskSpec:
     options: Options
     priority: int = 0
     retry: RetryPolicy | Mapping[str, Any] | int | None = None
+    direct: str | None = None
 
 
 class Registry:
@@ -80,6 +81,7 @@ def make_spec(
     options: Options,
     priority: int,
     retry: RetryPolicy | Mapping[str, Any] | int | None = None,
+    direct: str | None = None,
 ) -> TaskSpec:
     """Checks a declaration. What cannot work at run time is refused here."""
     name = check_task_name(name or f"{function.__module__.rpartition('.')[2]}.{function.__name__}")
@@ -97,7 +99,7 @@ def make_spec(
             ' module, make it `async def`, or pass isolation="thread"'
         )
     signature = Signature(function, task=name)
-    return TaskSpec(name, function, isolation, _where(function), signature, options, priority, retry)
+    return TaskSpec(name, function, isolation, _where(function), signature, options, priority, retry, direct)
 
 
 def _where(function: Callable[..., Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -30,6 +30,7 @@ def make_options(
     on_lost: str | None = None,
     on_error: str | None = None,
     on_shutdown: str | None = None,
+    resources: Sequence[str] | None = None,
 ) -> Options:
     """Options with some of them changed; whatever is wrong with them is said here."""
     check_choice(on_lost, ON_LOST, field="on_lost")
@@ -43,7 +44,14 @@ def make_options(
         on_lost=on_lost or base.on_lost,
         on_error=on_error or base.on_error,
         on_shutdown=on_shutdown or base.on_shutdown,
+        resources=base.resources if resources is None else check_resources(resources),
     )
+
+
+def check_resources(names: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise BadInput(f"resources must be a list of names, not {names!r}", field="resources")
+    return tuple(sorted({check_name(name, field="resources") for name in names}))
 
 
 def _positive(value: float, field: str) -> float:
@@ -88,13 +96,14 @@ class Wishes:
         expires_at: object = None,
         key: str | None = None,
         hold: bool = False,
+        target: str | None = None,
         connection: Any = None,
         retry_policy: RetryPolicy | Mapping[str, Any] | int | None = None,
         **options: Any,
     ) -> None:
         if delay is not None and not_before is not None:
             raise BadInput("say delay or not_before, not both", field="delay")
-        unknown = options.keys() - {"retry", "timeout", "budget", "on_lost", "on_error", "on_shutdown"}
+        unknown = options.keys() - {"retry", "timeout", "budget", "on_lost", "on_error", "on_shutdown", "resources"}
         if unknown:
             raise BadInput(f"using() has no option {sorted(unknown)[0]!r}", field=sorted(unknown)[0])
         if retry_policy is not None:
@@ -110,12 +119,15 @@ class Wishes:
             "not_before": None if not_before is None else instant(not_before, field="not_before"),
             "expires_at": None if expires_at is None else instant(expires_at, field="expires_at"),
             "hold": bool(hold),
+            "target": None if target is None else check_name(target, field="target"),
+            "resources": self.options.resources,
         }
 
     def text(self, default: RetryPolicy) -> str:
         """The options as they are stored: what neither task nor caller said about retries is as in the settings."""
         if self._text is None or self._text[0] != default:
-            policy = default
+            # On a target nothing is tried again unless somebody asked for it.
+            policy = default if self.fields["target"] is None else replace(default, max_attempts=0)
             for wish in self.retries:
                 policy = make_retry(policy, wish)
             self._text = default, replace(self.options, retry=policy).text()

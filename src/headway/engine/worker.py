@@ -27,6 +27,7 @@ from headway.model.job import Actor, Carried, Claim
 from headway.model.outcome import Interrupted, Lost, Outcome
 from headway.store import claims, reports, workers
 from headway.store.db import Database, Tx
+from headway.store.lanes import Lanes
 
 log = logging.getLogger("headway")
 POLL_SECONDS = 5.0
@@ -68,7 +69,7 @@ class Worker(WokenLoop):
         self.who = new_identity()
         self.actor = Actor("worker", workers.worker_name(self.who.id), f"{self.who.host}:{self.who.pid}")
         self.serves = registry.matching(wishes.tasks)
-        self.buckets = claims.Buckets(database)
+        self.lanes = Lanes(database)
         self.notes = notes.Notes()
         self.notes_at: float | None = None
         self.running: dict[int, Running] = {}
@@ -210,10 +211,11 @@ class Worker(WokenLoop):
             if self.running:
                 for job_id, fence, _ in workers.stop_requests(tx, self.who.id):
                     self.stop_job(job_id, fence)
-            return view.due_now or (room > 0 and bool(self._pick(tx, view, room)))
-
-    def _pick(self, tx: Tx, view: claims.View, room: int) -> list[int]:
-        return claims.pick(tx, view, self.buckets, self.serves.__contains__, room)
+            if view.due_now or room == 0:
+                return view.due_now
+            if claims.unsettled(tx, view, self.lanes):
+                return True
+            return bool(claims.pick(tx, view, self.lanes, self.serves.__contains__, room))
 
     def _remember(self, view: claims.View) -> None:
         """When to look again, by our own clock."""
@@ -268,18 +270,13 @@ class Worker(WokenLoop):
         if pending:
             lost += notes.store(tx, self.who.id, pending)
         lost += [e.claim for e in finish(tx, self.who.id, self.actor, ended)] if ended else []
-        view = claims.lock_and_look(tx)
-        moved = 1
-        if view.due_now:
-            moved = claims.promote(tx, self.actor)
-            view = claims.look(tx)
+        view, elsewhere = claims.lock_and_look(tx, self.lanes, self.actor)
         self._remember(view)
-        if not moved and view.due_now:  # somebody else has it in hand: not at once again
+        if elsewhere:  # somebody else has in hand what is due: not at once again
             self.due = time.monotonic() + LOCKED_SECONDS
-        if not slots:
-            return []
-        picks = self._pick(tx, view, len(slots))
-        return claims.take(tx, self.who.id, self.actor, picks, slots) if picks else []
+        return claims.claim(
+            tx, view, self.lanes, worker_id=self.who.id, actor=self.actor, knows=self.serves.__contains__, slots=slots
+        )
 
     def reject(self, lost: Sequence[Claim]) -> None:
         """These claims wrote under a stale fence: it is recorded once, and their work ends."""

@@ -55,6 +55,7 @@ class Options:
     on_lost: str = "retry"
     on_error: str = "hold"
     on_shutdown: str | None = None
+    resources: tuple[str, ...] = ()
 
     def text(self) -> str:
         wishes = {name: value for name, value in asdict(self).items() if value not in (None, (), [])}
@@ -66,6 +67,7 @@ class Options:
     def parse(text: str) -> Options:
         wishes: dict[str, Any] = json.loads(text)
         wishes["budget"] = tuple(sorted(wishes.get("budget", {}).items()))
+        wishes["resources"] = tuple(wishes.get("resources", ()))
         wishes["retry"] = RetryPolicy(**wishes.get("retry", {}))
         return Options(**wishes)
 
@@ -88,6 +90,8 @@ class NewJob:
     delay: int | None = None
     expires_at: int | None = None
     hold: bool = False
+    target: str | None = None
+    resources: tuple[str, ...] = ()
 
 
 class Claim(NamedTuple):
@@ -102,6 +106,7 @@ class Claim(NamedTuple):
     attempt: int
     ran: int
     carries: int
+    target_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,3 +177,26 @@ class Run:
     artifacts: str | None
     failure_kind: FailureKind | None
     result: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A reservation as it is stored."""
+
+    id: int
+    tenant_id: int
+    status: str
+    lanes: str
+    target_id: int | None
+    worker_id: int | None
+    holder: str
+    task: str | None
+    params: str | None
+    created_at: int
+    granted_at: int | None
+    finished_at: int | None
+    expires_at: int | None
+    ttl: int | None
+    outcome: str | None
+    error: str | None
+    created_by: str

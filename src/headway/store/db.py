@@ -6,6 +6,7 @@ that cannot be shared is redefined by name in `sqlite.sql` or `postgres.sql`.
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import time
@@ -38,6 +39,7 @@ class Tx(ABC):
         self.label = label
         self.wakes = False
         self.committed = False
+        self.touched: set[int] = set()
 
     @abstractmethod
     def run(self, name: str, /, **params: object) -> list[Row]:
@@ -50,7 +52,14 @@ class Tx(ABC):
             self.commit()
         return answers
 
+    def touch(self, target_id: int | None) -> None:
+        """A job of this target changed: its first job is chosen anew before the next claim."""
+        if target_id is not None:
+            self.touched.add(target_id)
+
     def commit(self) -> None:
+        if self.touched:
+            self.run("touch", ids=json.dumps(sorted(self.touched)))
         point(f"{self.label}.before_commit")
         self._commit()
         self.committed = True

@@ -30,14 +30,19 @@ def shared(job: NewJob, bucket_id: int) -> dict[str, object]:
     }
 
 
-def alike(a: NewJob, b: NewJob) -> bool:
-    """Whether one statement can make both: they differ in their params alone, and neither has a key."""
-    return a.key is None and b.key is None and replace(a, params=b.params) == b
+Made = tuple[NewJob, int, int | None]  # a job to be made, its bucket, its target
 
 
-def runs_of_alike(new: Sequence[NewJob]) -> list[list[NewJob]]:
+def alike(a: Made, b: Made) -> bool:
+    """Whether one statement can make both: they differ in params and target alone, and neither has a key."""
+    (one, bucket, _), (other, its_bucket, _) = a, b
+    same = replace(one, params=other.params, target=other.target) == other
+    return same and bucket == its_bucket and one.key is None
+
+
+def runs_of_alike(new: Sequence[Made]) -> list[list[Made]]:
     """The jobs in order, in runs that one statement each can make."""
-    runs: list[list[NewJob]] = []
+    runs: list[list[Made]] = []
     for job in new:
         if runs and alike(runs[-1][0], job):
             runs[-1].append(job)
@@ -46,15 +51,22 @@ def runs_of_alike(new: Sequence[NewJob]) -> list[list[NewJob]]:
     return runs
 
 
-def insert(tx: Tx, tenant_id: int, actor: Actor, new: Sequence[NewJob], buckets: Mapping[str, int]) -> list[int | None]:
+def insert(tx: Tx, tenant_id: int, actor: Actor, new: Sequence[Made]) -> list[int | None]:
     """Creates jobs. Their ids in order; None where the key was taken."""
     ids: list[int | None] = []
     for run in runs_of_alike(new):
-        params = json.dumps([job.params for job in run])
-        common = shared(run[0], buckets[run[0].task])
-        made = tx.run("enqueue", tenant_id=tenant_id, actor=actor.text(), params=params, **common)
+        job, bucket_id, _ = run[0]
+        params = json.dumps([body(one.params, target_id) for one, _, target_id in run])
+        made = tx.run("enqueue", tenant_id=tenant_id, actor=actor.text(), params=params, **shared(job, bucket_id))
         ids += sorted(job_id for (job_id,) in made) or [None]
+        for _, _, target_id in run:
+            tx.touch(target_id)
     return ids
+
+
+def body(params: str, target_id: int | None) -> object:
+    """One job as `enqueue` takes it."""
+    return params if target_id is None else (params, target_id)
 
 
 def find(tx: Tx, job_id: int, tenant_id: int) -> Job:
@@ -146,6 +158,7 @@ def apply(tx: Tx, change: Change, actor: Actor) -> int:
     if change.result is not None and change.result != "null":
         tx.run("save_result", job_id=job.id, body=change.result)
     record(tx, job, change.kind, actor, version=job.version + 1, data=change.data)
+    tx.touch(job.target_id)
     return job.version + 1
 
 
@@ -190,6 +203,7 @@ def insert_retry(
         position=position,
         actor=actor.text(),
     )
+    tx.touch(parent.target_id)
     same_params = params is None or params == parent.params
     tx.run("copy_report", from_id=parent.id, to_id=job_id, with_checkpoint=int(same_params))
     tx.run("mark_carries", id=job_id)

@@ -13,8 +13,8 @@ from headway.model.lanes import Bucket
 from headway.model.states import State
 from headway.model.waiting import Blocker, LaneLoad, Pause, Scene, blockers
 from headway.store import jobs, rows
-from headway.store.claims import Buckets
 from headway.store.db import Tx
+from headway.store.lanes import Lanes
 from headway.store.pages import BUDGET, Filters, Page, check_limit, job_rows, run_rows
 
 # Jobs further back in the queue than this have no rank: counting them would cost as much as there are.
@@ -246,11 +246,13 @@ def _lane_loads(tx: Tx, tenant_id: int) -> dict[int, LaneLoad]:
     for job_id, owner, bucket_id, *_ in running:
         for lane in lanes_of.get(bucket_id, ()):
             on.setdefault(lane, []).append(job_id if owner == tenant_id else 0)
-    return {lane: LaneLoad(name, capacity, tuple(on.get(lane, ()))) for lane, name, capacity in tx.run("lanes")}
+    return {
+        lane: LaneLoad(name, capacity, tuple(on.get(lane, ()))) for lane, _, _, name, capacity, _ in tx.run("lanes")
+    }
 
 
 def _buckets(tx: Tx, ids: Iterable[int]) -> list[Bucket]:
-    return Buckets(tx.database).load(tx, list(ids))
+    return Lanes(tx.database).load(tx, list(ids))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from headway.model.job import Job, Run
+from headway.model.job import Job, Reservation, Run
 from headway.model.outcome import FailureKind
 from headway.model.states import State, Stop
 from headway.store.db import Row
@@ -19,6 +19,7 @@ def fragments() -> dict[str, Any]:
     """The column lists, as the statements name them."""
     return {
         "job_columns": ", ".join(f"j.{name}" for name in JOB_COLUMNS),
+        "reservation_columns": ", ".join(f"r.{field.name}" for field in dataclasses.fields(Reservation)),
         "run_columns": ", ".join(f"r.{name}" for name in RUN_COLUMNS) + ", j.failure_kind, s.body",
     }
 

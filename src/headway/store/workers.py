@@ -42,9 +42,17 @@ def worker_name(worker_id: int) -> str:
 
 
 def register(
-    tx: Tx, who: Identity, actor: Actor, *, slots: int, tasks: Sequence[str], lease: float, known: Sequence[Known] = ()
+    tx: Tx,
+    who: Identity,
+    actor: Actor,
+    *,
+    slots: int,
+    tasks: Sequence[str],
+    lease: float,
+    known: Sequence[Known] = (),
+    kind: str = "worker",
 ) -> None:
-    """Makes a worker known, and the tasks it has with their own options."""
+    """Makes a worker known, and the tasks it has with their own options. A `caller` makes direct calls only."""
     tx.run(
         "add_worker",
         id=who.id,
@@ -54,9 +62,11 @@ def register(
         process_start=who.process_start,
         slots=slots,
         tasks=json.dumps(list(tasks)),
+        kind=kind,
         lease=micros(lease),
     )
-    _record(tx, who.id, 1, "worker.started", actor, {"host": who.host, "pid": who.pid, "slots": slots})
+    facts: dict[str, object] = {"host": who.host, "pid": who.pid}
+    _record(tx, who.id, 1, f"{kind}.started", actor, {**facts, "slots": slots} if kind == "worker" else facts)
     told = {name: (name, priority, options) for name, priority, options in known}
     if tasks:
         tx.run("know_tasks", rows=json.dumps([told.get(task, (task, 0, "{}")) for task in tasks]))

@@ -20,6 +20,7 @@ from headway import App, Job
 from headway.engine import limits
 from headway.engine.task import Task
 from headway.model.job import SYSTEM
+from headway.model.policies import Concurrency
 from headway.verify import check
 from tests.system.support import program
 
@@ -92,7 +93,7 @@ class Site:
         self.unlimited()
 
     def unlimited(self) -> None:
-        limits.settle(self.app.database, None, actor=SYSTEM, adopt=True)
+        limits.settle(self.app.database, Concurrency(limit=None), {}, actor=SYSTEM, adopt=True)
 
     def start(self, **wishes: Any) -> Program:
         """A process of the program. Without slots it only watches over the others."""

@@ -23,6 +23,7 @@ from headway.engine.task import Task
 from headway.engine.worker import Wishes, Worker
 from headway.model.job import SYSTEM
 from headway.model.outcome import Outcome
+from headway.model.policies import Concurrency
 from headway.store.db import Database
 from tests.system.support import work
 
@@ -164,7 +165,7 @@ class World:
 
     def widen(self, capacity: int | None = None) -> None:
         """Another limit for the global lane."""
-        limits.settle(self.database, capacity, actor=SYSTEM, adopt=True)
+        limits.settle(self.database, Concurrency(limit=capacity), {}, actor=SYSTEM, adopt=True)
 
     def await_began(self, count: int = 1) -> None:
         """Until so many more pieces of slow work have begun."""

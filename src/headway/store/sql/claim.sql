@@ -3,7 +3,10 @@
 -- name: claim_view
 -- All a claim has to know before it looks at jobs, in one answer of (kind, id, number):
 -- 0 non-empty buckets, by one probe each however many jobs they hold; 1 limited lanes and their capacity;
--- 2 running jobs per bucket; 3 paused tenants; 4 the next waiting time; 5 the next expiry; 6 the time by the same clock.
+-- 2 running jobs per bucket; 3 paused tenants (0: all) and until when; 4 the next waiting time; 5 the next expiry;
+-- 6 the time by the same clock; 7 the version of the concurrency settings; 8 whether a target was touched;
+-- 9 how many reservations are active, and when the next expires; 10 lanes and 11 targets that direct calls had, and how
+-- many times in a row.
 with recursive filled(bucket_id) as (
   select (select j.bucket_id from hw_job j where j.gate = 1 order by j.bucket_id limit 1)
   union all
@@ -13,27 +16,71 @@ with recursive filled(bucket_id) as (
 select 0, bucket_id, cast(null as bigint) from filled where bucket_id is not null
 union all select 1, id, capacity from hw_lane where capacity is not null
 union all select 2, bucket_id, count(*) from hw_job where status = 3 group by bucket_id
-union all select 3, id, null from hw_tenant where paused_at is not null and (paused_until is null or paused_until > {now})
+union all select 3, id, paused_until from hw_tenant where paused_at is not null and (paused_until is null or paused_until > {now})
 union all select 4, 0, min(not_before) from hw_job where status = 1
 union all select 5, 0, min(expires_at) from hw_job where expires_at is not null and status <= 2 and fence = 0
-union all select 6, 0, {now};
+union all select 6, 0, {now}
+union all select 7, 0, version from hw_setting where name = 'concurrency'
+union all select 8, 0, min(id) from hw_touched
+union all select 9, count(*), min(expires_at) from hw_reservation where finished_at is null
+union all select 10, id, streak from hw_lane where streak > 0
+union all select 11, id, streak from hw_target where streak > 0;
 
 -- name: bucket_places
--- The next places of one bucket, in queue order. `+ 0`, or SQLite plans anew for every value.
+-- The places of one bucket after a given one, in queue order. `+ 0`, or SQLite plans anew for every value.
 select bucket_id, -priority, position, created_at, id from hw_job
-where bucket_id = :bucket_id + 0 and gate = 1 order by priority desc, position, created_at, id limit (:limit + 0) offset (:skip + 0);
+where bucket_id = :bucket_id + 0 and gate = 1 and priority <= :priority + 0
+  and (priority < :priority + 0 or (position, created_at, id) > (:position + 0, :created_at + 0, :id + 0))
+order by priority desc, position, created_at, id limit (:limit + 0);
+
+-- name: first_of_bucket
+-- The first places of one bucket, in queue order.
+select bucket_id, -priority, position, created_at, id from hw_job
+where bucket_id = :bucket_id + 0 and gate = 1 order by priority desc, position, created_at, id limit (:limit + 0);
+
+-- name: bucket_levels
+-- The priorities at which the given buckets have ready jobs.
+with recursive level(bucket_id, priority) as (
+  select b.id, (select j.priority from hw_job j where j.bucket_id = b.id and j.gate = 1 order by j.priority desc limit 1) from {ids} b
+  union all
+  select l.bucket_id, (select j.priority from hw_job j where j.bucket_id = l.bucket_id and j.gate = 1 and j.priority < l.priority
+    order by j.priority desc limit 1)
+  from level l where l.priority is not null
+)
+select bucket_id, priority from level where priority is not null;
+
+-- name: level_places
+-- The places of one priority of one bucket after a given one, with the time since when they wait.
+select position, created_at, id, queued_at from hw_job
+where bucket_id = :bucket_id + 0 and gate = 1 and priority = :priority + 0
+  and (position, created_at, id) > (:position + 0, :created_at + 0, :id + 0)
+order by position, created_at, id limit (:limit + 0);
 
 -- name: buckets_by_id
-select id, tenant_id, task, lanes from hw_bucket where id in {ids};
+select id, tenant_id, task, lanes, on_target from hw_bucket where id in {ids};
 
 -- name: all_buckets
-select id, tenant_id, task, lanes from hw_bucket order by id;
+select id, tenant_id, task, lanes, on_target from hw_bucket order by id;
 
 -- name: find_bucket
-select id, tenant_id, task, lanes from hw_bucket where tenant_id = :tenant_id and task = :task and lanes = :lanes;
+select id from hw_bucket where tenant_id = :tenant_id and task = :task and on_target = :on_target and lanes = :lanes;
 
 -- name: add_bucket
-insert into hw_bucket (tenant_id, task, lanes) values (:tenant_id, :task, :lanes) on conflict (tenant_id, task, lanes) do nothing;
+insert into hw_bucket (tenant_id, task, on_target, lanes) values (:tenant_id, :task, :on_target, :lanes)
+on conflict (tenant_id, task, on_target, lanes) do nothing;
+
+-- name: ready_of_bucket
+-- The first ready jobs of a bucket, but for those that somebody is changing right now.
+select id from hw_job where bucket_id = :bucket_id and gate = 1 order by priority desc, position, created_at, id limit 1000 {skip_locked};
+
+-- name: move_ready
+-- Other lanes for jobs that are locked already.
+update hw_job set bucket_id = :to_id, version = version + 1 where id in {ids} returning id, tenant_id, version, status;
+
+-- name: move_bucket
+-- Other lanes for all jobs of a bucket that nobody took yet.
+update hw_job set bucket_id = :to_id, version = version + 1 where status <= 2 and bucket_id = :from_id
+returning id, tenant_id, version, status;
 
 -- name: stop_requests
 -- What this worker has been asked to stop.
@@ -41,7 +88,7 @@ select id, fence, stop from hw_job where worker_id = :worker_id and status = 3 a
 
 -- name: own_claims
 -- What this worker holds, as the database knows it.
-select id, fence, slot, task, params, options, attempt, ran, carries from hw_job where worker_id = :worker_id and status = 3;
+select id, fence, slot, task, params, options, attempt, ran, carries, target_id from hw_job where worker_id = :worker_id and status = 3;
 
 -- name: carried
 -- What earlier claims and jobs of the chain left behind.

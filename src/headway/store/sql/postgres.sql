@@ -31,12 +31,15 @@ with t as materialized (
   select t.now, t.start, case when cast(:hold as integer) = 1 then 0 when t.start > t.now then 1 else 2 end as status
   from (select {now} as now, coalesce(cast(:not_before as bigint), {now} + cast(:delay as bigint)) as start) t
 ), r as materialized (
-  select nextval('hw_job_id') as id, r.params from jsonb_array_elements_text(:params::jsonb) as r(params)
+  select nextval('hw_job_id') as id, case when jsonb_typeof(r.item) = 'string' then r.item #>> '{}' else r.item ->> 0 end as params,
+    case when jsonb_typeof(r.item) = 'array' then (r.item ->> 1)::bigint end as target_id
+  from jsonb_array_elements(:params::jsonb) as r(item)
 ), j as (
-  insert into hw_job (id, tenant_id, bucket_id, status, gate, priority, position, created_at, hold, not_before, expires_at, queued_at,
-    key, task, params, options, created_by)
-  select r.id, :tenant_id, :bucket_id, t.status, case when t.status = 2 then 1 else 0 end, :priority, r.id << 20, t.now, :hold, t.start,
-    cast(:expires_at as bigint), case when t.status = 2 then t.now end, cast(:key as text), :task, r.params, :options, :actor
+  insert into hw_job (id, tenant_id, bucket_id, status, gate, priority, position, created_at, hold, target_id, not_before, expires_at,
+    queued_at, key, task, params, options, created_by)
+  select r.id, :tenant_id, :bucket_id, t.status, case when t.status = 2 and r.target_id is null then 1 else 0 end, :priority, r.id << 20,
+    t.now, :hold, r.target_id, t.start, cast(:expires_at as bigint), case when t.status = 2 then t.now end, cast(:key as text), :task,
+    r.params, :options, :actor
   from r, t on conflict (tenant_id, task, key) where key is not null and status <= 5 do nothing
   returning id, status, created_at
 ), e as (
@@ -72,7 +75,7 @@ k as materialized (
   update hw_job j set status = 3, gate = 0, fence = j.fence + 1, version = j.version + 1, worker_id = :worker_id, slot = k.slot,
     claimed_at = {now}, started_at = coalesce(j.started_at, {now}), reason = null, failure_kind = null
   from k where j.id = k.id
-  returning j.id, j.fence, j.slot, j.task, j.params, j.options, j.attempt, j.ran, j.carries, j.tenant_id, j.version
+  returning j.id, j.fence, j.slot, j.task, j.params, j.options, j.attempt, j.ran, j.carries, j.target_id, j.tenant_id, j.version
 ), r as (
   insert into hw_run (job_id, tenant_id, task, params, worker_id, started_at)
   select id, tenant_id, task, params, :worker_id, {now} from u where fence = 1
@@ -80,7 +83,7 @@ k as materialized (
   insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, fence)
   select tenant_id, 'job', id, version, 'job.claimed', 3, {now}, :actor, fence from u
 )
-select id, fence, slot, task, params, options, attempt, ran, carries from u;
+select id, fence, slot, task, params, options, attempt, ran, carries, target_id from u;
 
 -- name: complete
 with d as materialized (select key::bigint as id, value::integer as fence from jsonb_each_text(:ended::jsonb)),
@@ -102,12 +105,12 @@ with k as materialized (
   select id from hw_job where status = 1 and not_before <= {now} order by not_before, id limit 500 for update skip locked
 ), u as (
   update hw_job j set status = 2, gate = case when j.target_id is null then 1 else 0 end, queued_at = {now}, version = j.version + 1
-  from k where j.id = k.id returning j.id, j.tenant_id, j.version
+  from k where j.id = k.id returning j.id, j.tenant_id, j.version, j.target_id
 ), e as (
   insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor)
   select tenant_id, 'job', id, version, 'job.promoted', 2, {now}, :actor from u
 )
-select id from u;
+select id, target_id from u;
 
 -- name: expire
 with k as materialized (
@@ -115,9 +118,22 @@ with k as materialized (
   order by expires_at, id limit 500 for update skip locked
 ), u as (
   update hw_job j set status = 8, gate = 0, finished_at = {now}, reason = 'expired', hold = 0, version = j.version + 1
-  from k where j.id = k.id returning j.id, j.tenant_id, j.version
+  from k where j.id = k.id returning j.id, j.tenant_id, j.version, j.target_id
 ), e as (
   insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, data)
   select tenant_id, 'job', id, version, 'job.skipped', 8, {now}, :actor, '{"reason":"expired"}' from u
 )
-select id from u;
+select id, target_id from u;
+
+-- name: close_gates
+-- Who holds the claim lock waits for nothing: a job that somebody changes right now is left as it is.
+with k as materialized (
+  select j.id from {ids} i join hw_job j on j.id = i.id where j.gate + 0 = 1 for update of j skip locked
+)
+update hw_job j set gate = 0 from k where j.id = k.id returning j.id;
+
+-- name: open_gates
+with k as materialized (
+  select j.id from {ids} i join hw_job j on j.id = i.id where j.gate + 0 = 0 and j.status + 0 = 2 for update of j skip locked
+)
+update hw_job j set gate = 1 from k where j.id = k.id returning j.id;

@@ -98,9 +98,6 @@ order by priority desc, position, created_at, id limit :limit;
 select {job_columns} from hw_job j where j.tenant_id = :tenant_id and j.status <= 2
 order by j.priority desc, j.position, j.created_at, j.id limit :limit;
 
--- name: lanes
-select id, name, capacity from hw_lane order by id;
-
 -- name: running_jobs
 -- Every running job with its owner; no more than there are slots.
 select id, tenant_id, bucket_id, worker_id, slot, task, claimed_at from hw_job where status = 3 order by worker_id, slot;
@@ -108,7 +105,7 @@ select id, tenant_id, bucket_id, worker_id, slot, task, claimed_at from hw_job w
 -- name: shown_workers
 -- Those that were not given up, and those that were within a while.
 select w.id, w.host, w.boot, w.pid, w.process_start, w.slots, w.tasks, w.state, w.started_at, w.beat_at, w.lease_until, w.gone_at, {now}
-from hw_worker w where w.gone_at is null or w.gone_at > {now} - :within order by w.started_at, w.id;
+from hw_worker w where w.kind = 'worker' and (w.gone_at is null or w.gone_at > {now} - :within) order by w.started_at, w.id;
 
 -- name: events_of
 select id, kind, thing, thing_id, version, status, at, actor, fence, data from hw_event

@@ -24,12 +24,14 @@ select j.bucket_id, -j.priority, j.position, j.created_at, j.id from json_each(:
 update hw_counter set value = value + 1 where name = 'job' returning value << 20;
 
 -- name: enqueue
--- New jobs that differ only in their params, with their first events. One whose key is taken is left out.
+-- New jobs that differ only in their params and their targets, with their first events. One whose key is taken is left
+-- out. `:params` is an array of texts; on a target, of [text, target id].
 update hw_counter set value = value + json_array_length(:params) where name = 'job';
-insert into hw_job (id, tenant_id, bucket_id, status, gate, priority, position, created_at, hold, not_before, expires_at, queued_at,
-  key, task, params, options, created_by)
-select c.first + r.key, :tenant_id, :bucket_id, c.status, c.status = 2, :priority, (c.first + r.key) << 20, :now, :hold, c.start,
-  :expires_at, case when c.status = 2 then :now end, :key, :task, r.value, :options, :actor
+insert into hw_job (id, tenant_id, bucket_id, status, gate, priority, position, created_at, hold, target_id, not_before, expires_at,
+  queued_at, key, task, params, options, created_by)
+select c.first + r.key, :tenant_id, :bucket_id, c.status, c.status = 2 and r.type = 'text', :priority, (c.first + r.key) << 20, :now,
+  :hold, case when r.type <> 'text' then r.value ->> 1 end, c.start, :expires_at, case when c.status = 2 then :now end, :key, :task,
+  case when r.type = 'text' then r.value else r.value ->> 0 end, :options, :actor
 from (select value - json_array_length(:params) + 1 as first, coalesce(:not_before, :now + :delay) as start,
         case when :hold = 1 then 0 when coalesce(:not_before, :now + :delay) > :now then 1 else 2 end as status
       from hw_counter where name = 'job') c
@@ -74,7 +76,7 @@ update hw_job set status = 3, gate = 0, fence = fence + 1, version = version + 1
 from json_each(:picks) r where hw_job.id = cast(r.key as integer) and gate + 0 = 1
   and (expires_at is null or fence > 0 or expires_at - :now > 0)
   and exists (select 1 from hw_worker w where w.id = :worker_id + 0 and w.gone_at is null)
-returning id, fence, slot, task, params, options, attempt, ran, carries;
+returning id, fence, slot, task, params, options, attempt, ran, carries, target_id;
 
 -- name: complete
 -- The commonest end, for many at once. `:ended` is {job id: fence}; what is returned has landed.
@@ -97,7 +99,7 @@ insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, act
 select tenant_id, 'job', id, version + 1, 'job.promoted', 2, :now, :actor
 from (select * from hw_job where status = 1 and not_before <= :now order by not_before, id limit 500);
 update hw_job set status = 2, gate = (target_id is null), queued_at = :now, version = version + 1
-where id in (select id from hw_job where status = 1 and not_before <= :now order by not_before, id limit 500) returning id;
+where id in (select id from hw_job where status = 1 and not_before <= :now order by not_before, id limit 500) returning id, target_id;
 
 -- name: expire
 -- Jobs that were to start before now and did not.
@@ -106,4 +108,10 @@ select tenant_id, 'job', id, version + 1, 'job.skipped', 8, :now, :actor, '{"rea
 from (select * from hw_job where expires_at is not null and status <= 2 and fence = 0 and expires_at <= :now order by expires_at, id limit 500);
 update hw_job set status = 8, gate = 0, finished_at = :now, reason = 'expired', hold = 0, version = version + 1
 where id in (select id from hw_job where expires_at is not null and status <= 2 and fence = 0 and expires_at <= :now order by expires_at, id limit 500)
-returning id;
+returning id, target_id;
+
+-- name: close_gates
+update hw_job set gate = 0 where id in {ids} and gate = 1 returning id;
+
+-- name: open_gates
+update hw_job set gate = 1 where id in {ids} and gate = 0 and status = 2 returning id;

@@ -21,10 +21,10 @@ select 1;
 select {now};
 
 -- name: tenant_by_name
-select id, name, paused_at, paused_until, pause_note, version from hw_tenant where name = :name;
+select id, name, paused_at, paused_until, pause_note, version from hw_tenant where name = :name and id > 0;
 
 -- name: tenants
-select id, name, paused_at, paused_until, pause_note, version from hw_tenant order by id;
+select id, name, paused_at, paused_until, pause_note, version from hw_tenant where id > 0 order by id;
 
 -- name: lock_tenant
 select id, name, paused_at, paused_until, pause_note, version from hw_tenant where id = :id {for_update};
@@ -41,12 +41,6 @@ update hw_tenant set paused_at = null, paused_until = null, pause_note = null, v
 insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, fence, data)
 select tenant_id, thing, thing_id, version, kind, status, {now}, actor, fence, data
 from {rows(tenant_id bigint, thing text, thing_id bigint, version integer, kind text, status integer, actor text, fence integer, data text)} as r;
-
--- name: lane_by_name
-select id, capacity, version from hw_lane where tenant_id = :tenant_id and kind = :kind and name = :name;
-
--- name: set_lane_capacity
-update hw_lane set capacity = cast(:capacity as integer), version = version + 1 where id = :id returning version;
 
 -- name: know_tasks
 -- Which tasks exist somewhere: asked at enqueue, refreshed by every worker.

@@ -1,13 +1,18 @@
 -- Workers, their leases and their processes.
 
 -- name: add_worker
-insert into hw_worker (id, host, boot, pid, process_start, slots, tasks, started_at, beat_at, lease_until)
-values (:id, :host, :boot, :pid, :process_start, :slots, :tasks, {now}, {now}, {now} + :lease);
+insert into hw_worker (id, host, boot, pid, process_start, slots, tasks, kind, started_at, beat_at, lease_until)
+values (:id, :host, :boot, :pid, :process_start, :slots, :tasks, :kind, {now}, {now}, {now} + :lease);
 
 -- name: beat
 -- One statement renews every claim of a worker: a claim's lease is its worker's. A worker that was given up stays so.
 update hw_worker set beat = beat + 1, beat_at = {now}, lease_until = {now} + :lease
 where id = :id and gone_at is null returning beat;
+
+-- name: served_now
+-- The tasks of each living worker that has a free slot.
+select w.tasks from hw_worker w where w.gone_at is null and w.state = 'live' and w.kind = 'worker' and w.lease_until > {now}
+  and (select count(*) from hw_job j where j.status = 3 and j.worker_id = w.id) < w.slots;
 
 -- name: set_worker_state
 update hw_worker set state = :state, version = version + 1 where id = :id and gone_at is null and state <> :state returning version;

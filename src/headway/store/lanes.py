@@ -1,0 +1,247 @@
+"""Lanes in the database: the concurrency settings, interned kinds of work (buckets) and targets, limits."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict
+
+from headway.errors import BadInput, NotFound
+from headway.model.job import SYSTEM, Actor
+from headway.model.lanes import Bucket
+from headway.model.policies import GLOBAL, Concurrency
+from headway.model.values import closest
+from headway.store.db import Database, Row, Tx
+
+REFRESH_SECONDS = 5.0
+SETTING = "concurrency"
+# The setting has no number of its own; its events are those of the installation.
+SETTING_ID = 0
+
+Kind = tuple[int, str, tuple[str, ...], bool]  # tenant, task, resources, on a target
+
+
+def read_concurrency(tx: Tx) -> tuple[Concurrency, int]:
+    """What holds now, and its version; 0 before anything was said."""
+    found = tx.run("read_setting", name=SETTING)
+    if not found:
+        return Concurrency(), 0
+    wishes = json.loads(found[0][0])
+    return Concurrency(**{**wishes, "limits": tuple(sorted(wishes["limits"].items()))}), int(found[0][1])
+
+
+def save_concurrency(tx: Tx, wished: Concurrency, actor: Actor) -> None:
+    """The claim lock must be held."""
+    value = {**asdict(wished), "limits": dict(wished.limits)}
+    ((version,),) = tx.run("save_setting", name=SETTING, value=json.dumps(value))
+    _record(tx, "concurrency", SETTING_ID, version, "concurrency.changed", actor, value)
+
+
+def _record(tx: Tx, thing: str, number: int, version: int, kind: str, actor: Actor, data: Mapping[str, object]) -> None:
+    event = (0, thing, number, version, kind, None, actor.text(), None, json.dumps(data))
+    tx.run("add_events", rows=json.dumps([event]))
+
+
+# --- limits -------------------------------------------------------------------------------------------------------
+
+
+def define(
+    tx: Tx, *, tenant_id: int, kind: str, name: str, capacity: int | None, actor: Actor
+) -> tuple[int, int | None]:
+    """The lane of this name, made with this capacity if there is none: its number, and the capacity it has."""
+    found = tx.run("lane_by_name", tenant_id=tenant_id, kind=kind, name=name)
+    if not found:
+        for (lane_id,) in tx.run("add_lane", tenant_id=tenant_id, kind=kind, name=name, capacity=capacity):
+            data = {"lane": name, "kind": kind, "capacity": capacity}
+            _record(tx, "lane", lane_id, 1, "lane.created", actor, data)
+        found = tx.run("lane_by_name", tenant_id=tenant_id, kind=kind, name=name)
+    return int(found[0][0]), found[0][1]
+
+
+def set_capacity(tx: Tx, lane_id: int, name: str, capacity: int | None, actor: Actor) -> None:
+    """The claim lock must be held. A lowered limit stops nothing that runs."""
+    ((version,),) = tx.run("set_lane_capacity", id=lane_id, capacity=capacity)
+    _record(tx, "lane", lane_id, version, "lane.changed", actor, {"lane": name, "capacity": capacity})
+    tx.wake()
+
+
+def resources(tx: Tx) -> dict[str, tuple[int, int]]:
+    """The named pools there are: {name: (lane, capacity)}."""
+    return {name: (lane, capacity) for lane, _, kind, name, capacity, _ in tx.run("lanes") if kind == "resource"}
+
+
+def resource_lanes(tx: Tx, names: Sequence[str]) -> list[int]:
+    found = [(name, tx.run("lane_by_name", tenant_id=0, kind="resource", name=name)) for name in names]
+    for name, lane in found:
+        if not lane:
+            raise unknown_resource(name, list(resources(tx)))
+    return [int(lane[0][0]) for _, lane in found]
+
+
+def unknown_resource(name: str, known: Sequence[str]) -> BadInput:
+    near = closest(name, known)
+    hint = f"did you mean {near}?" if near else "define it first, in the settings: [resources]"
+    return BadInput(f"no resource is named {name!r}: {hint}", code="unknown_resource", field="resources")
+
+
+# --- what a process knows of lanes --------------------------------------------------------------------------------
+
+
+class Lanes:
+    """The buckets and targets this process has met, and the policy it met them under.
+
+    Rows of `hw_bucket` and names of targets never change, so they may be kept. The policy may change at any time:
+    whoever claims looks at its version, whoever enqueues asks again after a while; a job that was made under an older
+    policy gets its new lanes before it is claimed.
+    """
+
+    def __init__(self, database: Database, *, resources: Mapping[str, int] | None = None) -> None:
+        self.database = database
+        self.defined = dict(resources or {})
+        self.by_id: dict[int, Bucket] = {}
+        self.by_kind: dict[Kind, int] = {}
+        self.targets: dict[tuple[int, str], int] = {}
+        self.concurrency = Concurrency()
+        self.version = -1
+        self.asked_at = float("-inf")
+        self.current: dict[int, bool] = {}
+
+    # --- enqueueing ---
+
+    def of(self, tenant_id: int, task: str, resources: tuple[str, ...] = (), *, on_target: bool = False) -> int:
+        """The bucket of a kind of work, made when it is met for the first time, in a transaction of its own."""
+        if time.monotonic() - self.asked_at > REFRESH_SECONDS:
+            self.refresh()
+        kind = (tenant_id, task, resources, on_target)
+        found = self.by_kind.get(kind)
+        if found is None:
+            found = self.by_kind[kind] = self.database.transact("intern", lambda tx: self._intern(tx, kind))
+        return found
+
+    def refresh(self) -> None:
+        with self.database.read() as tx:
+            self.adopt(*read_concurrency(tx))
+        self.asked_at = time.monotonic()
+
+    def adopt(self, concurrency: Concurrency, version: int) -> None:
+        """From now on by this policy."""
+        if version != self.version:
+            self.concurrency, self.version = concurrency, version
+            self.by_kind.clear()
+            self.current.clear()
+
+    def _intern(self, tx: Tx, kind: Kind) -> int:
+        tenant_id, task, wanted, on_target = kind
+        lanes = self._policy_lanes(tx, kind) + self._resource_lanes(tx, wanted)
+        row = {"tenant_id": tenant_id, "task": task, "on_target": int(on_target), "lanes": json.dumps(sorted(lanes))}
+        found = tx.run("find_bucket", **row)
+        if not found:
+            tx.run("add_bucket", **row)
+            found = tx.run("find_bucket", **row)
+        return int(found[0][0])
+
+    def _policy_lanes(self, tx: Tx, kind: Kind) -> list[int]:
+        tenant_id, task, wanted, on_target = kind
+        names = self.concurrency.lanes(task, wanted, on_target=on_target)
+        return [self.policy_lane(tx, tenant_id, name) for name in names]
+
+    def policy_lane(self, tx: Tx, tenant_id: int, name: str) -> int:
+        """Task lanes belong to a tenant, the global lane to the installation."""
+        owner = 0 if name == GLOBAL else tenant_id
+        capacity = self.concurrency.capacity(name)
+        return define(tx, tenant_id=owner, kind="policy", name=name, capacity=capacity, actor=SYSTEM)[0]
+
+    def _resource_lanes(self, tx: Tx, wanted: Sequence[str]) -> list[int]:
+        """A resource that this process defines, and the database does not have yet, comes into being here."""
+        for name in wanted:
+            if name in self.defined:
+                define(tx, tenant_id=0, kind="resource", name=name, capacity=self.defined[name], actor=SYSTEM)
+        return resource_lanes(tx, wanted)
+
+    def target(self, tenant_id: int, name: str) -> int:
+        """The number of a target, which comes into being with its first job."""
+        found = self.targets.get((tenant_id, name))
+        if found is None:
+            found = self.database.transact("intern_target", lambda tx: add_target(tx, tenant_id, name))
+            self.targets[tenant_id, name] = found
+        return found
+
+    # --- claiming ---
+
+    def load(self, tx: Tx, ids: Collection[int]) -> list[Bucket]:
+        unknown = [bucket_id for bucket_id in ids if bucket_id not in self.by_id]
+        if unknown:
+            for bucket_id, tenant_id, task, lanes, on_target in tx.run("buckets_by_id", ids=json.dumps(unknown)):
+                self.by_id[bucket_id] = Bucket(bucket_id, tenant_id, task, tuple(json.loads(lanes)), bool(on_target))
+        return [self.by_id[bucket_id] for bucket_id in ids]
+
+    def stale(self, tx: Tx, version: int, ids: Iterable[int]) -> list[Bucket]:
+        """Those of these buckets that the policy of now would not make."""
+        if version != self.version:
+            self.adopt(*read_concurrency(tx))
+        doubtful = [bucket_id for bucket_id in ids if not self.current.get(bucket_id)]
+        if not doubtful:
+            return []
+        known = _described(tx)
+        for bucket in self.load(tx, doubtful):
+            policy = {known[lane][1] for lane in bucket.lanes if known[lane][0] == "policy"}
+            wanted = self.concurrency.lanes(bucket.task, _resources(bucket, known), on_target=bucket.on_target)
+            self.current[bucket.id] = policy == set(wanted)
+        return [self.by_id[bucket_id] for bucket_id in doubtful if not self.current[bucket_id]]
+
+    def relane(self, tx: Tx, bucket: Bucket, actor: Actor, *, everything: bool = False) -> int:
+        """Moves jobs to the bucket of the policy of now: the ready ones, or all that nobody took yet. How many."""
+        resources = _resources(bucket, _described(tx))
+        to_id = self._intern(tx, (bucket.tenant_id, bucket.task, resources, bucket.on_target))
+        if everything:
+            moved = tx.run("move_bucket", from_id=bucket.id, to_id=to_id)
+        else:
+            ids = [job_id for (job_id,) in tx.run("ready_of_bucket", bucket_id=bucket.id)]
+            moved = tx.run("move_ready", ids=json.dumps(ids), to_id=to_id) if ids else []
+        _record_moves(tx, moved, bucket.id, to_id, actor)
+        return len(moved)
+
+
+def _described(tx: Tx) -> dict[int, tuple[str, str]]:
+    """Every lane: its kind and its name."""
+    return {lane: (kind, name) for lane, _, kind, name, *_ in tx.run("lanes")}
+
+
+def _resources(bucket: Bucket, known: Mapping[int, tuple[str, str]]) -> tuple[str, ...]:
+    return tuple(sorted(known[lane][1] for lane in bucket.lanes if known[lane][0] == "resource"))
+
+
+def _record_moves(tx: Tx, rows: Sequence[Row], from_id: int, to_id: int, actor: Actor) -> None:
+    data = json.dumps({"from": from_id, "to": to_id})
+    events = [
+        (tenant_id, "job", job_id, version, "job.relaned", status, actor.text(), None, data)
+        for job_id, tenant_id, version, status in rows
+    ]
+    if events:
+        tx.run("add_events", rows=json.dumps(events))
+
+
+def relane_all(tx: Tx, lanes: Lanes, actor: Actor) -> int:
+    """After another policy was adopted: every unclaimed job gets its new lanes. The claim lock must be held."""
+    concurrency, version = read_concurrency(tx)
+    lanes.adopt(concurrency, version)
+    every = [row[0] for row in tx.run("all_buckets")]
+    return sum(lanes.relane(tx, bucket, actor, everything=True) for bucket in lanes.stale(tx, version, every))
+
+
+def add_target(tx: Tx, tenant_id: int, name: str) -> int:
+    found = tx.run("target_by_name", tenant_id=tenant_id, name=name)
+    if not found:
+        for (target_id,) in tx.run("add_target", tenant_id=tenant_id, name=name):
+            event = (tenant_id, "target", target_id, 1, "target.created", None, SYSTEM.text(), None, None)
+            tx.run("add_events", rows=json.dumps([event]))
+        found = tx.run("target_by_name", tenant_id=tenant_id, name=name)
+    return int(found[0][0])
+
+
+def find_target(tx: Tx, tenant_id: int, name: str) -> Row:
+    found = tx.run("target_by_name", tenant_id=tenant_id, name=name)
+    if not found:
+        raise NotFound(f"there is no target {name!r}: a target comes into being with its first job")
+    return found[0]

@@ -1,0 +1,136 @@
+"""Reservations in the database: making, granting, renewing, ending. Every function here needs the claim lock."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from headway.model.job import SYSTEM, Actor, Reservation
+from headway.model.lanes import BURST, Reserved, Rooms, grants
+from headway.store.db import Tx
+
+
+class Active(NamedTuple):
+    """An active reservation with what decides about it."""
+
+    id: int
+    tenant_id: int
+    lanes: str
+    target_id: int | None
+    granted_at: int | None
+    version: int
+    expires_at: int | None
+
+    @property
+    def reserved(self) -> Reserved:
+        return Reserved(self.id, tuple(json.loads(self.lanes)), self.target_id, self.granted_at is not None)
+
+
+def active(tx: Tx) -> list[Active]:
+    return [Active._make(row) for row in tx.run("active_reservations")]
+
+
+def find(tx: Tx, reservation_id: int) -> Reservation | None:
+    found = tx.run("reservation", id=reservation_id)
+    return Reservation(*found[0]) if found else None
+
+
+def _record(
+    tx: Tx, tenant_id: int, number: int, version: int, kind: str, actor: Actor, data: Mapping[str, object] | None = None
+) -> None:
+    text = json.dumps(data) if data else None
+    event = (tenant_id, "reservation", number, version, kind, None, actor.text(), None, text)
+    tx.run("add_events", rows=json.dumps([event]))
+
+
+def add(
+    tx: Tx,
+    tenant_id: int,
+    *,
+    lanes: Sequence[int],
+    target_id: int | None,
+    holder: str,
+    actor: Actor,
+    worker_id: int | None = None,
+    ttl: int | None = None,
+    task: str | None = None,
+    params: str | None = None,
+) -> int:
+    """A place at the end of the line for these lanes. The queue is stopped on them from here on."""
+    ((number,),) = tx.run(
+        "add_reservation",
+        tenant_id=tenant_id,
+        lanes=json.dumps(sorted(lanes)),
+        target_id=target_id,
+        worker_id=worker_id,
+        holder=holder,
+        task=task,
+        params=params,
+        ttl=ttl,
+        created_by=actor.text(),
+    )
+    data = {"lanes": sorted(lanes), "target": target_id, "task": task}
+    _record(tx, tenant_id, number, 1, "reservation.created", actor, data)
+    return int(number)
+
+
+def end(
+    tx: Tx, number: int, *, status: str, actor: Actor, outcome: str | None = None, error: str | None = None
+) -> bool:
+    """Once. Its lanes are free from here on."""
+    found = tx.run("end_reservation", id=number, status=status, outcome=outcome, error=error)
+    for tenant_id, version in found:
+        data = {"outcome": outcome} if outcome else None
+        _record(tx, tenant_id, number, version, f"reservation.{status.lower()}", actor, data)
+        tx.wake()
+    return bool(found)
+
+
+def drop_expired(tx: Tx, found: Sequence[Active], now: int) -> list[Active]:
+    """Ends those whose time is over; the others."""
+    left: list[Active] = []
+    for one in found:
+        if one.expires_at is not None and one.expires_at <= now:
+            end(tx, one.id, status="EXPIRED", actor=SYSTEM, error="it was not renewed in time")
+        else:
+            left.append(one)
+    return left
+
+
+Waits = Callable[[set[int], set[int]], tuple[set[int], set[int]]]
+
+
+def grant(
+    tx: Tx,
+    found: Sequence[Active],
+    rooms: Rooms,
+    streaks: Mapping[int, int],
+    target_streaks: Mapping[int, int],
+    waits: Waits,
+) -> list[Active]:
+    """Grants what can be granted now, in order. `rooms` counts claims and granted reservations. `waits` says on which
+    of some lanes and targets a job would be claimed if it went first. Returns all, as they are from here on."""
+    reserved = [one.reserved for one in found]
+    if all(one.granted for one in reserved):
+        return list(found)
+    targets = {one.target_id for one in reserved if one.target_id is not None}
+    busy = {row[0] for row in tx.run("busy_targets", ids=json.dumps(sorted(targets)))} if targets else set()
+    tired = {lane for one in reserved for lane in one.lanes if streaks.get(lane, 0) >= BURST}
+    tired_targets = {target for target in targets if target_streaks.get(target, 0) >= BURST}
+    first, held_back = waits(tired, tired_targets) if tired or tired_targets else (set(), set())
+    now_granted = set(grants(reserved, rooms, busy | held_back, first))
+    for one in reserved:
+        if one.id in now_granted:
+            _grant(tx, one)
+    return active(tx) if now_granted else list(found)
+
+
+def _grant(tx: Tx, one: Reserved) -> None:
+    for tenant_id, version in tx.run("grant_reservation", id=one.id):
+        _record(tx, tenant_id, one.id, version, "reservation.granted", SYSTEM)
+    if one.lanes:
+        tx.run("raise_streaks", ids=json.dumps(list(one.lanes)))
+    if one.target_id is not None:
+        tx.run("raise_target_streak", id=one.target_id)
+    tx.wake()

@@ -1,0 +1,116 @@
+-- Lanes, targets and reservations. Lanes, targets and reservations are changed under the claim lock only, so that every
+-- claim was made either before a change or after it.
+
+-- name: read_setting
+select value, version from hw_setting where name = :name;
+
+-- name: save_setting
+insert into hw_setting (name, value) values (:name, :value)
+on conflict (name) do update set value = excluded.value, version = hw_setting.version + 1 returning version;
+
+-- name: lane_by_name
+select id, capacity, version from hw_lane where tenant_id = :tenant_id and kind = :kind and name = :name;
+
+-- name: add_lane
+insert into hw_lane (tenant_id, kind, name, capacity) values (:tenant_id, :kind, :name, cast(:capacity as integer))
+on conflict (tenant_id, kind, name) do nothing returning id;
+
+-- name: set_lane_capacity
+update hw_lane set capacity = cast(:capacity as integer), version = version + 1 where id = :id returning version;
+
+-- name: lanes
+select id, tenant_id, kind, name, capacity, version from hw_lane order by id;
+
+-- name: reset_streaks
+update hw_lane set streak = 0 where id in {ids} and streak > 0;
+
+-- name: raise_streaks
+update hw_lane set streak = streak + 1 where id in {ids};
+
+-- name: reset_target_streaks
+-- Of the targets of these jobs.
+update hw_target set streak = 0 where id in (select j.target_id from {ids} i join hw_job j on j.id = i.id) and streak > 0;
+
+-- name: raise_target_streak
+update hw_target set streak = streak + 1 where id = :id;
+
+-- name: target_by_name
+select id, name, created_at, paused_at, pause_note, version from hw_target where tenant_id = :tenant_id and name = :name;
+
+-- name: add_target
+insert into hw_target (tenant_id, name, created_at) values (:tenant_id, :name, {now}) on conflict (tenant_id, name) do nothing returning id;
+
+-- name: pause_target
+update hw_target set paused_at = {now}, pause_note = cast(:note as text), version = version + 1 where id = :id returning version;
+
+-- name: resume_target
+update hw_target set paused_at = null, pause_note = null, version = version + 1 where id = :id and paused_at is not null returning version;
+
+-- name: touch
+-- These targets' jobs changed: their first job is chosen anew before the next claim.
+insert into hw_touched (target_id) select id from {ids} as r;
+
+-- name: take_touched
+delete from hw_touched returning target_id;
+
+-- name: target_queues
+-- Each target with its pause, who holds it (and in which state), who is first in its queue, and who is open.
+select t.id, t.paused_at, h.id, h.status,
+  (select j.id from hw_job j where j.target_id = t.id and j.target_id is not null and j.status = 2
+    order by j.priority desc, j.position, j.created_at, j.id limit 1),
+  (select j.id from hw_job j where j.target_id = t.id and j.target_id is not null and j.gate = 1)
+from {ids} i join hw_target t on t.id = i.id
+left join hw_job h on h.target_id = t.id and h.target_id is not null and (h.status between 3 and 5 or (h.status = 2 and h.fence > 0));
+
+-- name: open_jobs_of
+-- The open jobs of some targets.
+select j.id, j.target_id from {ids} i join hw_job j on j.target_id = i.id and j.target_id is not null and j.gate = 1;
+
+-- name: busy_targets
+-- Those of these targets that a job holds or a person paused.
+select t.id from {ids} i join hw_target t on t.id = i.id where t.paused_at is not null or exists (
+  select 1 from hw_job h where h.target_id = t.id and h.target_id is not null and (h.status between 3 and 5 or (h.status = 2 and h.fence > 0)));
+
+-- name: add_reservation
+insert into hw_reservation (tenant_id, lanes, target_id, worker_id, holder, task, params, created_at, expires_at, ttl, created_by)
+values (:tenant_id, :lanes, cast(:target_id as bigint), cast(:worker_id as bigint), :holder, cast(:task as text), cast(:params as text),
+  {now}, {now} + cast(:ttl as bigint), cast(:ttl as bigint), :created_by)
+returning id;
+
+-- name: active_reservations
+-- In the order in which they were made.
+select id, tenant_id, lanes, target_id, granted_at, version, expires_at from hw_reservation where finished_at is null order by id;
+
+-- name: lost_reservations
+-- Those whose holder was one of us and is gone.
+select r.id, r.worker_id from hw_reservation r left join hw_worker w on w.id = r.worker_id
+where r.finished_at is null and r.worker_id is not null and (w.id is null or w.gone_at is not null) order by r.id;
+
+-- name: reservation
+select {reservation_columns} from hw_reservation r where r.id = :id;
+
+-- name: shown_reservations
+-- The active ones first, then those that ended last.
+select {reservation_columns} from hw_reservation r where r.tenant_id = :tenant_id and r.finished_at is null
+union all
+select * from (select {reservation_columns} from hw_reservation r where r.finished_at is not null and r.tenant_id = :tenant_id
+  order by r.finished_at desc limit :limit) e;
+
+-- name: grant_reservation
+update hw_reservation set granted_at = {now}, version = version + 1 where id = :id and finished_at is null and granted_at is null
+returning tenant_id, version;
+
+-- name: renew_reservation
+update hw_reservation set expires_at = {now} + ttl where id = :id and tenant_id = :tenant_id and finished_at is null and ttl is not null
+returning expires_at;
+
+-- name: end_reservation
+update hw_reservation set status = :status, finished_at = {now}, outcome = cast(:outcome as text), error = cast(:error as text),
+  version = version + 1
+where id = :id and finished_at is null returning tenant_id, version;
+
+-- name: prune_reservations
+delete from hw_event where thing = 'reservation' and thing_id in (
+  select id from hw_reservation where finished_at is not null and finished_at < :before order by finished_at limit 500);
+delete from hw_reservation where id in (
+  select id from hw_reservation where finished_at is not null and finished_at < :before order by finished_at limit 500) returning id;
