@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from benchmarks import flatness as flat
 from benchmarks import ours
 from benchmarks.frame import Contender, Goal, Line, Measurement, Medians, Store, at_most, best, times, within
 from benchmarks.peers import on_dbos, on_huey, on_litequeue, on_pgqueuer, on_procrastinate
@@ -337,7 +338,7 @@ def flatness() -> Measurement:
                 values=("small", "large"),
             )
             for store, _ in STORES
-            for name, case in ours.CASES.items()
+            for name, case in flat.CASES.items()
         ),
         once=True,
     )
@@ -345,11 +346,11 @@ def flatness() -> Measurement:
 
 def flat_contenders() -> Iterator[Contender]:
     for title, store in STORES:
-        for name in ours.CASES:
+        for name in flat.CASES:
             sizes = (1, 200) if name == "kinds" else (2_000, 1_000_000)
             settings = {"case": name, "sizes": sizes, "rounds": 3}
             small = {"sizes": (1, 2) if name == "kinds" else (20, 40), "rounds": 1}
-            yield Contender(f"{name}, {title}", "ours", store, ours.flatness, settings, small, databases=2, limit=900)
+            yield Contender(f"{name}, {title}", "ours", store, flat.flatness, settings, small, databases=2, limit=900)
 
 
 def idle() -> Measurement:

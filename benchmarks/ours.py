@@ -5,14 +5,10 @@ second, or several named values. It runs in a process of its own. What is not bu
 
 from __future__ import annotations
 
-import json
 import os
-import statistics
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 from benchmarks.postgres import transactions
 from benchmarks.processes import Gate, beside, cost, memory_mib, together
@@ -23,9 +19,9 @@ from headway.engine import limits
 from headway.engine.recovery import Recovery
 from headway.engine.supervisor import Supervisor
 from headway.engine.worker import Wishes, Worker
-from headway.model.job import SYSTEM, NewJob
+from headway.model.job import SYSTEM
 from headway.model.policies import Concurrency
-from headway.store import claims, jobs, reading
+from headway.store import claims
 
 Values = dict[str, float]
 LOOK_SECONDS = 0.005
@@ -59,6 +55,8 @@ def finish_all(worker: Worker, jobs: int) -> list[tuple[float, int]]:
 
 def close(worker: Worker, app: App) -> None:
     worker.drain()
+    while worker.busy():
+        time.sleep(LOOK_SECONDS)
     worker.stop()
     worker.join(10.0)
     worker.close()
@@ -264,142 +262,3 @@ def memory(url: str, *, jobs: int) -> Values:
         marks[name] = memory_mib(os.getpid())
     close(worker, app)
     return marks
-
-
-# Flatness: a case fills a database to a size, a probe finds a rate in it.
-
-Fill = Callable[[str, int], None]
-Probe = Callable[[str], float]
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """`fill(url, size)` makes the database, `probe(url)` finds a rate in it and may be called again and again."""
-
-    title: str
-    fill: Fill
-    probe: Probe
-    factor: float = 0.9
-
-
-def fill_queued(url: str, size: int) -> None:
-    """`size` queued jobs."""
-    filled(url, noop.name, size).close()
-
-
-def fill_busy_lane(url: str, size: int) -> None:
-    """`size` queued jobs, half of them with a better priority and behind a lane that is full."""
-    app = filled(url, noop.name, size // 2)
-    with app.database.transaction("fill") as tx:
-        tx.run("add_bucket", tenant_id=1, task=noop.name, lanes="[1, 999]")
-        ((bucket, *_),) = tx.run("find_bucket", tenant_id=1, task=noop.name, lanes="[1, 999]")
-    add_lane(app, 999)
-    better(app, noop.name, bucket, size // 2)
-    app.close()
-
-
-def add_lane(app: App, lane: int) -> None:
-    """A lane that is full: its capacity is 0."""
-    text = f"insert into hw_lane (id, tenant_id, kind, name, capacity) values ({lane}, 0, 'resource', 'busy', 0)"
-    with app.database.transaction("fill") as tx:
-        app.database.execute_script(tx, text)
-
-
-def better(app: App, task: str, bucket: int, count: int) -> None:
-    """Jobs with a better priority in a bucket of their own."""
-    for start in range(0, count, 1000):
-        part = min(1000, count - start)
-        job = NewJob(task, "{}", app.registry.get(noop.name).options.text(), priority=50)
-        common = jobs.shared(job, bucket)
-        app.database.once("enqueue", params=json.dumps(["{}"] * part), tenant_id=1, actor=SYSTEM.text(), **common)
-
-
-def fill_unknown_task(url: str, size: int) -> None:
-    """`size` queued jobs, half of them with a better priority and of a task that no worker here knows."""
-    app = filled(url, noop.name, size // 2)
-    better(app, "elsewhere", app.client.lanes.of(1, "elsewhere"), size // 2)
-    app.close()
-
-
-def fill_kinds(url: str, size: int) -> None:
-    """Queued jobs of `size` kinds of work; the small one has 1 kind, the large one 200."""
-    app = app_at(url, kinds=size)
-    set_limit(app, None)
-    for kind in range(size):
-        app.tasks[f"kind.{kind}"].enqueue_many([{}] * (20_000 // size))
-    app.close()
-
-
-def fill_finished(url: str, size: int) -> None:
-    """2,000 queued jobs and `size` finished ones with their runs, events and results."""
-    app = filled(url, noop.name, size)
-    drain(app, size, 200)
-    filled(url, noop.name, 2_000).close()
-
-
-def claim_rate(url: str) -> float:
-    """Jobs per second that one worker takes and finishes here, some thousands of them, then topped up again."""
-    app = app_at(url, kinds=200)
-    worker = Worker(app.database, app.registry, Wishes(slots=50))
-    worker.register()
-    seen = finish_all(worker, claimable(app, at_most=1_000))
-    rate = worker.finished / (seen[-1][0] - seen[0][0])
-    done = worker.finished
-    close(worker, app)
-    top_up(url, done)
-    return rate
-
-
-def claimable(app: App, at_most: int) -> int:
-    """How many jobs a worker of this app could take here, one after the other."""
-    with app.database.read() as tx:
-        kinds = [row for row in tx.run("all_buckets") if row[2] in app.tasks and row[3] == "[1]"]
-        found = (len(tx.run("bucket_places", bucket_id=row[0], limit=at_most, skip=0)) for row in kinds)
-        return min(at_most, sum(found))
-
-
-def top_up(url: str, jobs: int) -> None:
-    app = app_at(url, kinds=200)
-    with app.database.read() as tx:
-        kinds = [row[2] for row in tx.run("all_buckets") if row[2] in app.tasks and row[2].startswith("kind.")]
-    for task in kinds or [noop.name]:
-        app.tasks[task].enqueue_many([{}] * (jobs // max(1, len(kinds)) + 1))
-    app.close()
-
-
-def enqueue_rate(url: str) -> float:
-    """Calls of `enqueue` per second here."""
-    return enqueue_one_by_one(url, jobs=1_000)
-
-
-def page_rate(url: str) -> float:
-    """Pages of the job list per second here: the first page, and one in the middle."""
-    app = app_at(url)
-    rounds = 50
-    began = time.monotonic()
-    for _ in range(rounds):
-        with app.database.read() as tx:
-            page = reading.list_jobs(tx, 1, limit=50)
-            reading.list_jobs(tx, 1, limit=50, cursor=page.next)
-    app.close()
-    return 2 * rounds / (time.monotonic() - began)
-
-
-CASES: dict[str, Case] = {
-    "queued": Case("1M queued", fill_queued, claim_rate),
-    "busy-lane": Case("1M queued, 500k better ones behind a busy lane", fill_busy_lane, claim_rate),
-    "unknown-task": Case("1M queued, 500k better ones of an unknown task", fill_unknown_task, claim_rate),
-    "kinds": Case("200 kinds of work", fill_kinds, claim_rate),
-    "finished": Case("1M finished", fill_finished, claim_rate),
-    "enqueue": Case("enqueue at 1M jobs", fill_queued, enqueue_rate),
-    "pages": Case("list pages at 1M jobs", fill_queued, page_rate, factor=0.5),
-}
-
-
-def flatness(small: str, large: str, *, case: str, sizes: tuple[int, int], rounds: int) -> Values:
-    """The case's rate in a small and in a large database, taken in turns: medians, {"small", "large"}."""
-    chosen = CASES[case]
-    chosen.fill(small, sizes[0])
-    chosen.fill(large, sizes[1])
-    pairs = [(chosen.probe(small), chosen.probe(large)) for _ in range(rounds)]
-    return {"small": statistics.median(s for s, _ in pairs), "large": statistics.median(g for _, g in pairs)}

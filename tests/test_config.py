@@ -169,7 +169,7 @@ class TestProblems:
             [concurrency]
             limit = "lots"
             policy = "globl"
-            limits = { "story.generate" = 0, "bad name" = 1 }
+            limits = { "story.generate" = 0, "any name" = 1 }
             tagrets = "own"
 
             [resources]
@@ -196,9 +196,8 @@ class TestProblems:
             "headway.toml:6: sltos: unknown setting, did you mean slots?",
             "headway.toml:7: limit: unknown setting, did you mean concurrency.limit?",
             'headway.toml:10: concurrency.limit: must be a whole number (or "none")',
-            "headway.toml:11: concurrency.policy: must be 'global', 'per_task' or 'per_resource'",
-            'headway.toml:12: concurrency.limits["bad name"]: must consist of letters (a-z, A-Z), digits and '
-            ". _ - : only, like story.generate",
+            "headway.toml:11: concurrency.policy: must be global, per_task, per_resource, or a class of yours like "
+            "shop.policies.Mine: did you mean global?",
             'headway.toml:12: concurrency.limits["story.generate"]: must be at least 1',
             "headway.toml:13: concurrency.tagrets: unknown setting, did you mean concurrency.targets?",
             "headway.toml:16: resources.gpu: must be a whole number",
@@ -236,12 +235,16 @@ class TestProblems:
             ("RESERVATION_TTL", "0"),
             ("DIRECT_WAIT", "-1"),
             ("AGING", "0"),
+            ("AGING", "0.0001ms"),
             ("RETENTION", "0d"),
             ("RETENTION", "200000d"),
             ("RETRY__MAX_ATTEMPTS", "-1"),
             ("RETRY__BASE_DELAY", "ten"),
             ("CONCURRENCY__LIMIT", "0"),
-            ("CONCURRENCY__LIMITS__a b", "1"),
+            ("CONCURRENCY__LIMITS__a\tb", "1"),
+            ("CONCURRENCY__POLICY", "per_tsk"),
+            ("CONCURRENCY__POLICY", "Mine"),
+            ("CONCURRENCY__POLICY", "shop.policies.My-Own"),
             ("CONCURRENCY__TARGETS", "none"),
             ("RESOURCES__GPU", "none"),
             ("RESOURCES__", "1"),

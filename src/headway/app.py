@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import getpass
 import json
 import os
@@ -13,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Concatenate, TypeVar, overload
 from headway.engine.client import Client
 from headway.engine.context import Context
 from headway.engine.handle import Job
-from headway.engine.registry import Registry, make_spec
+from headway.engine.registry import Registry, TaskSpec, make_spec
 from headway.engine.task import P, Task, make_options
-from headway.errors import BadInput
-from headway.model.job import Actor, NewJob, Options
+from headway.errors import BadInput, NotFound
+from headway.model.job import Actor, Options
 from headway.model.retry import RetryPolicy
-from headway.model.values import check_priority, to_json
+from headway.model.values import check_priority, closest, to_json
 from headway.store.db import Database, open_database
 from headway.store.migrate import migrate
 from headway.tasks.command import command
@@ -26,6 +27,7 @@ from headway.tasks.command import command
 if TYPE_CHECKING:
     from headway.clock import Clock
     from headway.config import Settings
+    from headway.engine.direct import Caller
 
 R = TypeVar("R")
 
@@ -59,6 +61,7 @@ class App:
         self._settings: Settings | None = None
         self._database: Database | None = None
         self._client: Client | None = None
+        self._caller: Caller | None = None
         self._declare(command.function, name=command.name)
 
     # --- declaring ---
@@ -98,9 +101,12 @@ class App:
             direct=direct,
         )
         self.registry.add(spec)
-        task: Task[..., Any] = Task(spec, lambda: self.client)
+        task = self._task(spec)
         self.tasks[spec.name] = task
         return task
+
+    def _task(self, spec: TaskSpec) -> Task[..., Any]:
+        return Task(spec, lambda: self.client, lambda: self.caller)
 
     # --- using ---
 
@@ -142,9 +148,43 @@ class App:
                 retry = RetryPolicy(usual.max_attempts, usual.base_delay)
                 resources = self.settings.resources
                 self._client = Client(
-                    self.database, self.registry, actor=current_user(), retry=retry, resources=resources
+                    self.database,
+                    self.registry,
+                    actor=current_user(),
+                    retry=retry,
+                    resources=resources,
+                    reservation_ttl=self.settings.reservation_ttl,
                 )
             return self._client
+
+    @property
+    def caller(self) -> Caller:
+        """Who makes direct calls: known to the others, with a lease, from the first call on."""
+        with self._lock:
+            if self._caller is not None and self._caller.gone:
+                self._end_caller()
+            if self._caller is None:
+                from headway.engine.direct import Caller  # with all that runs tasks: most processes only enqueue
+                from headway.engine.holder import Terms
+
+                settings = self.settings
+                terms = Terms(settings.lease, settings.heartbeat, settings.recovery_interval, settings.listen)
+                caller = Caller(self.client, terms, wait=settings.direct_wait)
+                caller.open()
+                self._caller = caller
+                atexit.register(self._end_caller_of, os.getpid())
+            return self._caller
+
+    def _end_caller(self) -> None:
+        caller, self._caller = self._caller, None
+        if caller is not None:
+            atexit.unregister(self._end_caller_of)
+            caller.close()
+
+    def _end_caller_of(self, pid: int) -> None:
+        """When a program ends without closing its app; not in a process that it forked."""
+        if os.getpid() == pid:
+            self._end_caller()
 
     def enqueue(self, task: str, params: Mapping[str, object] | None = None, **wishes: Any) -> Job:
         """A job of a task that is known by its name only: of another process, say."""
@@ -155,10 +195,20 @@ class App:
         options, retry = Options.parse(told), json.loads(told).get("retry")
         spec = make_spec(_elsewhere, name=task, isolation=None, options=options, priority=priority, retry=retry)
         text = to_json(dict(params or {}), field="params")
-        bare: Task[..., Any] = Task(spec, lambda: self.client).using(**wishes)
-        wished = bare._wishes
-        job_id, created = self.client.enqueue(NewJob(task, text, wished.text(self.client.usual_retry), **wished.fields))  # type: ignore[arg-type]
+        bare = self._task(spec).using(**wishes)
+        job_id, created = self.client.enqueue(bare._new_job(self.client, text))
         return Job(self.client, job_id, created=created)
+
+    def direct(self, task: str, params: Mapping[str, object] | None = None, **wishes: Any) -> Any:
+        """A direct call of a task by its name: it runs here, so this app has to have it."""
+        known = self.tasks.get(task)
+        if known is None:
+            near = closest(task, self.tasks)
+            hint = (
+                f"did you mean {near}?" if near else "a direct call runs where it is made, and this app has to have it"
+            )
+            raise NotFound(f"no task here is named {task!r}: {hint}", code="unknown_task")
+        return (known.using(**wishes) if wishes else known).call(**(params or {}))
 
     def job(self, job_id: int) -> Job:
         """A job that exists already."""
@@ -167,6 +217,7 @@ class App:
 
     def close(self) -> None:
         with self._lock:
+            self._end_caller()
             if self._database is not None:
                 self._database.close()
             self._database = self._client = None

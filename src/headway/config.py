@@ -96,6 +96,18 @@ def _policy(value: str) -> str:
     return value
 
 
+def _aging(value: float) -> float:
+    if value < 0.001:
+        raise ValueError("must be at least 1ms: waiting that long counts as one more priority")
+    return value
+
+
+def _resource(value: str) -> str:
+    if value == policies.GLOBAL or value.startswith("task:"):
+        raise ValueError("is the name of a lane of its own: give the resource another one")
+    return value
+
+
 def _is_postgres(value: str) -> bool:
     return value.startswith(("postgresql://", "postgres://"))
 
@@ -202,7 +214,7 @@ class Settings(_Frozen):
     )
     slots: Count = Field(default=4, description="How many jobs one worker runs at once")
     concurrency: Concurrency = Field(default_factory=Concurrency, description="What limits concurrency across workers")
-    resources: Mapping[Name, Count] = Field(
+    resources: Mapping[Annotated[Name, AfterValidator(_resource)], Count] = Field(
         default_factory=dict, description="Named pools and how many jobs may use each at once"
     )
     heartbeat: SomeTime = Field(default=2.0, description="How often a worker renews its claims")
@@ -214,7 +226,7 @@ class Settings(_Frozen):
         default=10 * _MINUTE, description="How long a reservation made over HTTP lives after its last renewal"
     )
     direct_wait: Duration = Field(default=300.0, description="How long a direct call may wait for its slot")
-    aging: Annotated[SomeTime | None, BeforeValidator(_none)] = Field(
+    aging: Annotated[Annotated[Duration, AfterValidator(_aging)] | None, BeforeValidator(_none)] = Field(
         default=None, description='Waiting this long counts as one more priority; "none" turns it off'
     )
     retention: Annotated[SomeTime | None, BeforeValidator(_none)] = Field(

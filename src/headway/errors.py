@@ -53,6 +53,12 @@ class CommitUnknown(Unreachable):
     code = "commit_unknown"
 
 
+class Busy(HeadwayError):
+    """Others are at work there, and nothing was done. Try again after `facts["retry_after"]` seconds."""
+
+    code = "busy"
+
+
 class LeaseLost(HeadwayError):
     """The fence is stale: this claim has ended and its work must stop."""
 

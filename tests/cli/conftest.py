@@ -11,6 +11,7 @@ import pytest
 from headway.app import App
 from headway.store.db import Database, open_database
 from headway.store.migrate import migrate
+from headway.testing import isolated
 from tests.support import shop
 from tests.support.cli import Here
 from tests.support.scratch import scratch_directory
@@ -45,9 +46,10 @@ def cli(database_url: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.fixture
 def app(cli: Here) -> Iterator[App]:
     """The tests' own app on the same database: it enqueues, and `drain(app)` runs what waits."""
-    shop.app.configure(None, {"database": cli.database, "artifacts": str(cli.folder / "artifacts")})
-    yield shop.app
-    shop.app.close()
+    assert cli.database is not None
+    with isolated(shop.app, cli.database) as app:  # later commands that name this app find it as it was
+        app.configure(None, {"artifacts": str(cli.folder / "artifacts")})
+        yield app
 
 
 @pytest.fixture

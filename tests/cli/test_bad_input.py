@@ -15,6 +15,7 @@ from headway.app import App
 from headway.store.db import Database, Tx, open_database
 from headway.store.migrate import migrate
 from tests.support.cli import Here, program
+from tests.support.life import Life
 
 SHOP = ("--app", "tests.support.shop:app")
 LARGE = json.dumps({"name": "x" * 300 * 1024})
@@ -51,6 +52,16 @@ LARGE = json.dumps({"name": "x" * 300 * 1024})
         (["shop.greet", "name=x", "--budget", "tokens"], 2, ["--budget 'tokens' is not a cap", "tokens=500000"]),
         (["shop.greet", "name=x", "--on-lost", "cry"], 2, ["on_lost must be one of retry, hold, fail"]),
         (["shop.greet", "name=x", "--key", "a\nb"], 2, ["key must not contain control characters"]),
+        (["shop.greet", "name=x", "--target", ""], 2, ["target must have 1 to 200 characters, not 0"]),
+        (["shop.greet", "name=x", "--target", "t" * 201], 2, ["target must have 1 to 200 characters, not 201"]),
+        (["shop.greet", "name=x", "--target", "desk\x1b[31m"], 2, ["target must not contain control characters"]),
+        (["shop.greet", "name=x", "--on-error", "cry"], 2, ["on_error must be one of hold, fail"]),
+        (
+            ["shop.greet", "name=x", "--resource", "gpu"],
+            2,
+            ["no resource is named 'gpu'", "in the settings: [resources]"],
+        ),
+        (["shop.greet", "name=x", "--resource", ""], 2, ["resources must have 1 to 200 characters, not 0"]),
         (["shop.greet", "name=x", "--prority", "1"], 2, ["No such option: --prority", "--priority"]),
         ([], 2, ["Missing argument", "headway run --help"]),
     ],
@@ -93,6 +104,20 @@ REFUSALS: list[tuple[list[str], list[str]]] = [
     (["jobs", "logs", "1", "--tail", "-1"], ["--tail must be 0 or more"]),
     (["jobs", "wait", "1", "--timeout", "x"], ["timeout is not a duration"]),
     (["jobs", "resolve", "1", "--result", "{oops"], ["result is not JSON"]),
+    (["jobs", "ls", "--target", "a\nb"], ["target must not contain control characters"]),
+    (["targets", "ls", "--state", "hold"], ["a target is never 'hold'", "did you mean held?"]),
+    (["targets", "ls", "--cursor", "what"], ["cursor is not one that a list gave"]),
+    (["targets", "ls", "--cursor", "aWQ6OTk"], ["cursor is not one that a list gave"]),
+    (["targets", "ls", "-n", "201"], ["limit must be from 1 to 200"]),
+    (["targets", "show", ""], ["target must have 1 to 200 characters"]),
+    (["targets", "pause", "t" * 201], ["target must have 1 to 200 characters, not 201"]),
+    (["targets", "resume", "desk\x07"], ["target must not contain control characters"]),
+    (["targets", "release"], ["Missing argument 'NAME'"]),
+    (["limits", "set", "global", "0"], ["a limit must be a whole number from 1, or none, not 0"]),
+    (["limits", "set", "global", "many"], ["a limit must be a whole number from 1, or none, not 'many'"]),
+    (["limits", "set", "global", "1.5"], ["a limit must be a whole number from 1, or none"]),
+    (["limits", "set", "global", "1000001"], ["a limit must be a whole number from 1"]),
+    (["limits", "set", "global", "9" * 30], ["a limit must be a whole number from 1"]),
     (["queue", "pause", "--for", "ever"], ["--for is not a duration"]),
     (["queue", "pause", "--for", "0s"], ["--for must be more than 0"]),
     (["top", "--interval", "x"], ["interval is not a duration"]),
@@ -114,13 +139,102 @@ REFUSALS: list[tuple[list[str], list[str]]] = [
 ]
 
 
-def test_every_command_refuses(cli: Here) -> None:
+def events(database: Database) -> int:
+    """How much has ever happened there."""
+    with database.read() as tx:
+        found = tx.connection.execute("select count(*) from hw_event").fetchall()  # type: ignore[attr-defined]
+    return int(found[0][0])
+
+
+def test_every_command_refuses(cli: Here, database: Database) -> None:
     (cli.folder / "broken.py").write_text("x = 1\n1 / 0\n")
     (cli.folder / "unparsed.py").write_text("def\n")
     (cli.folder / "needy.py").write_text("import nope\n")
     (cli.folder / "json.py").write_text("app = 1\n")
     for args, words in REFUSALS:
         cli(*args).refused(2, *words)
+    assert events(database) == 0
+
+
+NOWHERE: list[tuple[list[str], str]] = [
+    (["targets", "show", "desk-9"], "there is no target 'desk-9': a target comes into being with its first job"),
+    (["targets", "pause", "desk-9"], "there is no target 'desk-9'"),
+    (["targets", "resume", "desk-9"], "there is no target 'desk-9'"),
+    (["targets", "release", "desk-9"], "there is no target 'desk-9'"),
+    (["jobs", "ls", "--target", "desk-9"], "there is no target 'desk-9'"),
+    (["jobs", "cancel", "--target", "desk-9", "--yes"], "there is no target 'desk-9'"),
+    (["runs", "ls", "--target", "desk-9"], "there is no target 'desk-9'"),
+    (["limits", "set", "ollama", "2"], "there is no lane 'ollama': see `headway limits ls`"),
+    (["limits", "set", "globl", "2"], "there is no lane 'globl': did you mean global?"),
+]
+
+
+def test_what_does_not_exist(cli: Here, database: Database) -> None:
+    for args, words in NOWHERE:
+        cli(*args).refused(3, words)
+    assert events(database) == 0
+
+
+def test_a_resource_nobody_defined(cli: Here, database: Database) -> None:
+    """Not even the lane of the one that is defined came into being."""
+    (cli.folder / "headway.toml").write_text("[resources]\nollama = 1\n")
+    args = ("sh", "--resource", "ollama", "--resource", "olama", "--", "true")
+    cli(*args).refused(2, "no resource is named 'olama'", "did you mean ollama?")
+    cli("sh", "--resource", "printer", "--", "true").refused(2, "no resource is named 'printer'", "define it first")
+    assert events(database) == 0
+    with database.read() as tx:
+        assert [row[3] for row in tx.run("lanes")] == ["global"]
+
+
+def test_a_resource_must_have_a_capacity(cli: Here, database: Database) -> None:
+    (cli.folder / "headway.toml").write_text("[resources]\nollama = 1\n")
+    cli("sh", "--resource", "ollama", "--", "true").done()
+    before = events(database)
+    for limit in ("0", "none"):
+        cli("limits", "set", "ollama", limit).refused(2, "must be a", "number from 1")
+    assert events(database) == before
+
+
+def test_a_job_that_runs_cannot_be_resumed(cli: Here, app: App, database: Database) -> None:
+    app.enqueue("shop.greet", {"name": "a"})
+    assert cli.database is not None
+    with Life(cli.database) as life:
+        life.claim(1)
+        before = life.everything()
+        cli("jobs", "resume", 1).refused(4, "job 1 is RUNNING: cannot resume it", "only a PAUSED or ERROR job")
+        cli("jobs", "resolve", 1, "--result", "{}").refused(4, "job 1 is RUNNING: cannot resolve it")
+        assert life.everything() == before
+
+
+@pytest.mark.parametrize(
+    ("toml", "words"),
+    [
+        ("[resources]\nollama = 0", ["headway.toml:2: resources.ollama: must be at least 1"]),
+        ('[resources]\nollama = "none"', ["resources.ollama: must be a whole number"]),
+        ('[resources]\n"a\\nb" = 1', ["headway.toml:2: resources", "must not contain control characters"]),
+        ('[concurrency]\npolicy = "per_tsk"', ["concurrency.policy", "did you mean per_task?"]),
+        ('[concurrency]\npolicy = "no.such.Policy"', ["no.such.Policy cannot be imported", "No module named 'no'"]),
+        ('[concurrency]\npolicy = "own.Missing"', ["own.Missing cannot be imported", "has no attribute 'Missing'"]),
+        ('[concurrency]\npolicy = "own.Needy"', ["own.Needy cannot be imported: TypeError", "correct it"]),
+        ('[concurrency]\npolicy = "own.Empty"', ["own.Empty is not a policy", "per_task", "`lanes(task, resources)`"]),
+        ('[concurrency]\npolicy = "own.Wordy"', ["own.Wordy for the task command must answer a list of lanes"]),
+        ('[concurrency]\npolicy = "own.Broken"', ["own.Broken for the task command failed with KeyError"]),
+        ("[concurrency]\nlimit = 0", ["headway.toml:2: concurrency.limit: must be at least 1"]),
+        ('[concurrency]\ntargets = "all"', ["concurrency.targets: must be 'own' or 'global'"]),
+        ("aging = 0", ["headway.toml:1: aging: must be at least 1ms", '(or "none")']),
+        ("aging = 0.0000001", ["headway.toml:1: aging: must be at least 1ms"]),
+    ],
+)
+def test_settings_that_cannot_work_start_nothing(here: Here, toml: str, words: list[str]) -> None:
+    (here.folder / "headway.toml").write_text(toml + "\n")
+    (here.folder / "own.py").write_text(
+        "class Needy:\n    def __init__(self, x): ...\n"
+        "class Empty: ...\n"
+        "class Wordy:\n    def lanes(self, task, resources): return 'words'\n"
+        "class Broken:\n    def lanes(self, task, resources): return {}[task]\n"
+    )
+    program("work", "--burst", cwd=here.folder).refused(2, *words)
+    assert sorted(path.name for path in here.folder.iterdir() if path.suffix) == ["headway.toml", "own.py"]
 
 
 def test_a_command_that_is_not_finished_shows_its_help(here: Here) -> None:
@@ -140,6 +254,10 @@ LOOKING = (
     ["runs", "ls"],
     ["queue", "ls"],
     ["queue", "pause"],
+    ["targets", "ls"],
+    ["targets", "pause", "desk-1"],
+    ["limits", "ls"],
+    ["limits", "set", "global", "2"],
     ["status"],
     ["top"],
     ["workers", "ls"],

@@ -43,13 +43,23 @@ def test_the_whole_story(temporary: Path, folder: Path) -> None:
         r"job 3 demo.flaky FAILED: ConnectionError: the oven did not answer \(attempt 2\)",
         r"job 4 demo.flaky COMPLETED",
         r"They started in this order: priority 90, priority 50, priority 0.",
-        r"\$ headway jobs cancel 9",
-        r"job 9 demo.endless CANCELLED: cancelled by ",
+        r"\$ headway limits ls",
+        r"oven +resource +2 +2 +0 +2",
+        r"job 12 demo.step COMPLETED",
+        r"job 13 demo.visit ERROR: RuntimeError: desk-1 stopped halfway",
+        r"\$ headway targets ls",
+        r"desk-1 +held +job 13 +\ds +1 +RuntimeError: desk-1 stopped halfway",
+        r"desk-2 +free +0\n",
+        r"\$ headway targets release desk-1",
+        r"job 14 demo.visit COMPLETED",
+        r"It answered 'direct'. They began in this order: job 16, the direct call, job 17.",
+        r"\$ headway jobs cancel 18",
+        r"job 18 demo.endless CANCELLED: cancelled by ",
         r"\$ kill -9 \d+",
-        r"job 10 demo.journey FAILED: Scheduler crash recovery",
-        r"job 11 demo.journey COMPLETED",
+        r"job 19 demo.journey FAILED: Scheduler crash recovery",
+        r"job 20 demo.journey COMPLETED",
         r'its checkpoint: \{"began_at_stage":[1-9],"stages":10\}',
-        r"11 jobs looked at, 0 promises broken",
+        r"20 jobs looked at, 0 promises broken",
         r"headway up ",
     ):
         assert re.search(line, story), f"{line!r} is not in\n{story}"
@@ -59,14 +69,21 @@ def test_the_whole_story(temporary: Path, folder: Path) -> None:
 
 def test_as_json(temporary: Path, folder: Path) -> None:
     scenes = program("demo", "--fast", "--json", cwd=folder).done().records
-    assert [len(scene["jobs"]) for scene in scenes] == [1, 3, 4, 1, 1, 2]
+    assert [len(scene["jobs"]) for scene in scenes] == [1, 3, 4, 4, 3, 2, 1, 1, 2]
+    loaves, visits = scenes[3]["jobs"], scenes[4]["jobs"]
+    assert {tuple(job["resources"]) for job in loaves} == {("oven",)}
+    assert [(job["target"], job["status"]) for job in visits] == [
+        ("desk-1", "FAILED"),
+        ("desk-1", "COMPLETED"),
+        ("desk-2", "COMPLETED"),
+    ]
     assert scenes[-1]["jobs"][0]["failure_kind"] == "LOST"
 
 
 def test_in_a_terminal(temporary: Path, folder: Path) -> None:
     with terminal("demo", "--fast", cwd=folder) as screen:
         assert screen.ended() == 0
-    for words in ("##############", "COMPLETED", "CANCELLED", "0 promises broken", "Now you"):
+    for words in ("##############", "COMPLETED", "CANCELLED", "desk-1  held", "0 promises broken", "Now you"):
         assert words in screen.text
     assert all(len(line) <= 80 for line in screen.lines)
     assert nothing_is_left(temporary)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from headway.app import App
+from headway.model.job import SYSTEM
+from headway.store import workers
 from headway.testing import drain
 from tests.support.cli import Here
 
@@ -175,8 +179,8 @@ def test_explain(cli: Here, app: App) -> None:
     app.client.pause_queue(note="until the disk is back")
     said = cli("jobs", "explain", 2).done().out
     assert "job 2 is QUEUED, rank 2" in said
-    assert "paused: the queue is paused: until the disk is back" in said
-    assert "behind: behind rank 1 by job 1" in said
+    assert re.search(r"^  paused +the queue is paused: until the disk is back;", said, re.MULTILINE)
+    assert re.search(r"^  behind +behind a better placed job \(job 1\)$", said, re.MULTILINE)
     facts = cli("jobs", "explain", 2, "--json").done().data
     assert [one["kind"] for one in facts["blockers"]] == ["paused", "no_worker", "behind"]
     assert [one["kind"] for one in cli("jobs", "explain", 3, "--json").data["blockers"]] == ["not_before"]
@@ -184,6 +188,28 @@ def test_explain(cli: Here, app: App) -> None:
     app.client.resume_queue()
     drain(app)
     assert "has ended: COMPLETED" in cli("jobs", "explain", 1).done().out
+
+
+def test_explain_says_when_it_starts(cli: Here, app: App) -> None:
+    for name in "abcd":
+        app.enqueue("shop.greet", {"name": name})
+    drain(app, limit=1)
+    elsewhere = workers.Identity(7, "elsewhere", "boot", 1, 1)
+    tasks = ["shop.greet"]
+    app.database.transact("w", lambda tx: workers.register(tx, elsewhere, SYSTEM, slots=2, tasks=tasks, lease=60.0))
+    first = cli("jobs", "explain", 2).done().out
+    assert first == "job 2 is QUEUED, rank 1: starts any moment now\n  nothing is in its way: it starts next\n"
+    said = cli("jobs", "explain", 4).done().out.splitlines()
+    assert re.match(r"job 4 is QUEUED, rank 3: starts in about \d s$", said[0])
+    assert said[1] == "  behind  behind 2 better placed jobs (job 3)"
+    facts = cli("jobs", "explain", 4, "--json").done().data
+    assert set(facts) == {"job_id", "status", "rank", "blockers", "start_estimate"}
+    assert set(facts["blockers"][0]) == {"kind", "detail", "by", "since", "until"}
+    assert facts["start_estimate"].keys() == {"p50", "p90"}
+    assert all(re.match(r"20\d\d-\d\d-\d\dT.*Z$", instant) for instant in facts["start_estimate"].values())
+    listed = cli("queue", "ls", "--json").done().data["items"]
+    assert [[one["kind"] for one in item["blockers"]] for item in listed] == [[], ["behind"], ["behind"]]
+    assert app.job(4).explain().blockers[0].by == "job 3"
 
 
 def test_wait(cli: Here, app: App) -> None:

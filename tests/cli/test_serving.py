@@ -106,19 +106,45 @@ def test_while_a_worker_lives_the_database_wins(cli: Here, database: Database) -
         until(lambda: cli("workers", "ls", "--json").data["items"])
         args = ("work", "--burst", "--json")
         other = program(*args, cwd=cli.folder, database=cli.database, HEADWAY_CONCURRENCY__LIMIT="5").done()
-        assert "the limit stays 2 as in the database, not 5" in other.err
+        assert "the database wins over these settings: the limit of global 2, not 5;" in other.err
         assert "--adopt-settings takes over" in other.err
         assert limit(database) == 2
-        program(*args, "--adopt-settings", cwd=cli.folder, database=cli.database, HEADWAY_CONCURRENCY__LIMIT="5").done()
+        adopting = (*args, "--adopt-settings")
+        adopted = program(*adopting, cwd=cli.folder, database=cli.database, HEADWAY_CONCURRENCY__LIMIT="5").done()
+        assert "these settings are in force now: the limit of global 5 (was 2)" in adopted.err
         assert limit(database) == 5
         quiet = program(*args, cwd=cli.folder, database=cli.database, HEADWAY_CONCURRENCY__LIMIT="5").done()
         assert "limit" not in quiet.err
 
 
-def test_what_has_no_effect_yet_is_said(cli: Here) -> None:
-    (cli.folder / "headway.toml").write_text('aging = "1h"\n[resources]\nollama = 1\n')
-    said = program("work", "--burst", cwd=cli.folder, database=cli.database).done()
-    assert "without effect: resources, aging" in said.err
+def test_everything_that_differs_is_named_beside_a_living_worker(cli: Here, database: Database) -> None:
+    with running("work", "--json", cwd=cli.folder, database=cli.database) as process:
+        started(process)
+        until(lambda: cli("workers", "ls", "--json").data["items"])
+        (cli.folder / "headway.toml").write_text(
+            'aging = "90s"\n[resources]\nollama = 1\n[concurrency]\npolicy = "per_task"\ntargets = "global"\n'
+        )
+        said = program("work", "--burst", cwd=cli.folder, database=cli.database).done()
+        for difference in ("concurrency.policy global, not per_task", "concurrency.targets own, not global"):
+            assert difference in said.err
+        assert "aging none, not 1m30s" in said.err
+        with database.read() as tx:  # a resource that nobody had yet is there from now on
+            assert [(row[2], row[3]) for row in tx.run("lanes")] == [("policy", "global"), ("resource", "ollama")]
+
+
+def test_a_policy_that_cannot_be_imported_here_is_refused_at_start(cli: Here) -> None:
+    """Others run by it: a worker without it could not tell which jobs may start."""
+    (cli.folder / "own.py").write_text("class Mine:\n    def lanes(self, task, resources):\n        return [task]\n")
+    mine = {"HEADWAY_CONCURRENCY__POLICY": "own.Mine"}
+    with running("work", "--json", cwd=cli.folder, database=cli.database, **mine) as process:
+        started(process)
+        until(lambda: cli("workers", "ls", "--json").data["items"])
+        (cli.folder / "own.py").unlink()
+        other = program("work", "--burst", cwd=cli.folder, database=cli.database)
+        assert other.code == 2
+        assert "the database wins" in other.err
+        assert "own.Mine cannot be imported: ModuleNotFoundError" in other.err
+        assert other.err.count("\n") == 2
 
 
 def test_the_retry_policy_of_the_settings(cli: Here, app: App) -> None:

@@ -21,6 +21,7 @@ from headway.errors import BadInput, Refused, WrongState
 from headway.model.states import State
 from headway.store import reading
 from headway.store.db import open_database
+from headway.store.lanes import resources
 from headway.store.sqlite import SqliteDatabase, refuse_affected
 from headway.testing import FrozenClock, drain, isolated
 from tests.support.life import Life
@@ -90,13 +91,46 @@ def test_old_spellings_are_understood_and_unknown_ones_refused() -> None:
         parsing.statuses(["FAILD"])
 
 
-# --- what is not part of this version ---
+# --- what a task and a call may ask for ---
 
 
-@pytest.mark.parametrize("options", [{"resources": ["ollama"]}, {"direct": "/story/generate"}])
-def test_what_is_not_built_is_refused_at_declaration(options: dict[str, object]) -> None:
-    with pytest.raises(BadInput, match="not part of this version"):
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"resources": "ollama"}, "resources must be a list of names, not 'ollama'"),
+        ({"resources": 7}, "resources must be a list of names, not 7"),
+        ({"resources": [7]}, "resources must be text, not int"),
+        ({"resources": [""]}, "resources must have 1 to 200 characters, not 0"),
+        ({"resources": ["a\x00"]}, "resources must not contain control characters"),
+        ({"direct": "story/generate"}, "direct must be a path like /story/generate"),
+        ({"on_error": "cry"}, "on_error must be one of hold, fail"),
+    ],
+)
+def test_what_cannot_work_is_refused_at_declaration(options: dict[str, object], problem: str) -> None:
+    with pytest.raises(BadInput, match=problem):
         App().task("word.other", **options)(say.function)
+
+
+@pytest.mark.parametrize("target", ["", "t" * 201, "desk\n1", "desk\x7f", 7])
+def test_a_target_has_a_name_that_can_be_shown(here: App, target: Any) -> None:
+    with pytest.raises(BadInput, match="target must"):
+        say.using(target=target)
+    job = say.using(target="t" * 200).enqueue(word="long")
+    assert (drain(here), job.status) == (1, "COMPLETED")
+
+
+def test_a_resource_has_to_be_defined_before_it_is_named(here: App) -> None:
+    here.client.lanes.defined = {"ollama": 1, "remote": 2}
+    with pytest.raises(BadInput, match=r"no resource is named 'olama': did you mean ollama\?"):
+        say.using(resources=["ollama", "olama"]).enqueue(word="a")
+    with here.database.read() as tx:
+        assert [row[3] for row in tx.run("lanes")] == ["global"]  # nothing was made
+    job = say.using(resources=["remote", "ollama", "remote"]).enqueue(word="b")
+    with here.database.read() as tx:
+        shown = job_json(reading.view(tx, here.client.tenant_id, job.id))
+        assert {name: capacity for name, (_, capacity) in resources(tx).items()} == {"ollama": 1, "remote": 2}
+    assert (shown["target"], shown["resources"]) == (None, ["ollama", "remote"])
+    assert drain(here) == 1
 
 
 def test_one_job_at_a_time_unless_told_otherwise(here: App) -> None:

@@ -1,14 +1,16 @@
-"""Which jobs run next: `rooms_of` and `plan` against an oracle that walks the whole queue in order."""
+"""Which jobs run next: `plan` and `plan_aged` against an oracle that walks the whole queue in order; reservations, and
+the first job of a target."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.model import lanes as rules
-from headway.model.lanes import Bucket, Pick, Place, Rooms, plan
+from headway.model.lanes import BURST, Aged, Aging, Bucket, Pick, Place, Reserved, Rooms, grants, head, plan, plan_aged
 
 Queue = dict[int, list[Place]]
 
@@ -124,3 +126,163 @@ def test_a_lowered_limit_below_what_runs_lets_nothing_in() -> None:
     rooms = rules.rooms_of([bucket], {1: 2}, {1: 5})
     assert rooms.free == {1: -3}
     assert plan(9, [bucket], rooms, Source({1: [(0, 1, 0, 1)]}).of) == []
+
+
+# --- aging --------------------------------------------------------------------------------------------------------
+
+Waiting = tuple[Bucket, int, Aged]  # a bucket, a plain priority, a place within it
+
+
+def aged_oracle(count: int, waiting: list[Waiting], free: dict[int, int], barred: set[int], aging: Aging) -> list[int]:
+    """The first eligible job of each priority competes with its age; ties go to the higher plain priority."""
+    free, taken = dict(free), list[int]()
+    while len(taken) < count:
+        fits = [
+            (priority, place)
+            for bucket, priority, place in waiting
+            if place[2] not in taken and place[2] not in barred and all(free.get(lane, 1) > 0 for lane in bucket.lanes)
+        ]
+        firsts = {p: min(place for q, place in fits if q == p) for p, _ in fits}
+        if not firsts:
+            break
+        best = max(firsts, key=lambda p: (min(100, p + (aging.now - firsts[p][3]) // aging.interval), p))
+        job_id = firsts[best][2]
+        taken.append(job_id)
+        bucket = next(bucket for bucket, _, place in waiting if place[2] == job_id)
+        free = {lane: room - (lane in bucket.lanes) for lane, room in free.items()}
+    return taken
+
+
+@st.composite
+def aged_queues(draw: st.DrawFn) -> tuple[list[Waiting], dict[int, int], set[int]]:
+    buckets = [Bucket(n, 1, "t", tuple(draw(st.sets(st.integers(1, 3), max_size=2)))) for n in range(1, 4)]
+    free = {lane: draw(st.integers(0, 3)) for lane in draw(st.sets(st.integers(1, 3)))}
+    tie, since = st.integers(0, 2), st.integers(0, 90)
+    priorities = st.sampled_from([0, 1, 2, 3, 98, 100])
+    waiting = [
+        (draw(st.sampled_from(buckets)), draw(priorities), (draw(tie), draw(tie), n, draw(since)))
+        for n in range(1, draw(st.integers(0, 9)) + 1)
+    ]
+    return waiting, free, draw(st.sets(st.integers(1, 9), max_size=2))
+
+
+def levels_of(waiting: list[Waiting]) -> rules.Levels:
+    found: dict[int, dict[Bucket, list[Aged]]] = {}
+    for bucket, priority, place in waiting:
+        found.setdefault(priority, {}).setdefault(bucket, []).append(place)
+    return {p: [(bucket, iter(sorted(places))) for bucket, places in by.items()] for p, by in found.items()}
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.integers(1, 9), aged_queues(), st.integers(1, 40))
+def test_the_aged_plan_is_what_a_walk_through_the_whole_queue_takes(
+    count: int, queue: tuple[list[Waiting], dict[int, int], set[int]], interval: int
+) -> None:
+    waiting, free, barred = queue
+    aging = Aging(interval, 100)
+    picks = plan_aged(count, levels_of(waiting), Rooms(dict(free), barred=barred), aging)
+    assert ids(picks) == aged_oracle(count, waiting, free, barred, aging)
+
+
+@pytest.mark.parametrize(
+    ("priority", "waited", "effective"),
+    [(0, 0, 0), (0, 9, 0), (0, 10, 1), (3, 35, 6), (99, 500, 100), (100, 0, 100), (0, 10**9, 100), (5, -80, 5)],
+)
+def test_what_a_job_competes_with(priority: int, waited: int, effective: int) -> None:
+    """Whole intervals only, at most 100, and a clock that was set back makes nobody younger."""
+    assert Aging(10, 1_000).effective(priority, 1_000 - waited) == effective
+
+
+# --- reservations -------------------------------------------------------------------------------------------------
+
+
+def line(*lanes: int, number: int = 1, target: int | None = None, granted: bool = False) -> Reserved:
+    return Reserved(number, lanes, target, granted)
+
+
+def test_a_reserved_lane_is_closed_to_the_queue_and_a_granted_one_counts_like_a_claim() -> None:
+    rooms = Rooms({1: 3, 2: 3, 3: 3})
+    rules.reserve(rooms, [line(1, granted=True), line(2, number=2)], {})
+    assert rooms.free == {1: 2, 2: 3, 3: 3}
+    assert [rooms.admits(Bucket(1, 1, "t", (lane,))) for lane in (1, 2, 3)] == [False, False, True]
+    assert not rooms.admits(Bucket(1, 1, "t", (2, 3)))
+
+
+@pytest.mark.parametrize(("streak", "jobs"), [(BURST - 1, []), (BURST, [11]), (BURST + 5, [11])])
+def test_after_eight_direct_calls_one_job_goes_first(streak: int, jobs: list[int]) -> None:
+    rooms = Rooms({1: 3})
+    rules.reserve(rooms, [line(1)], {1: streak})
+    source = Source({1: [(0, n, 0, n) for n in (11, 12, 13)]})
+    assert ids(plan(9, [Bucket(1, 1, "t", (1,))], rooms, source.of)) == jobs
+
+
+@pytest.mark.parametrize(
+    ("reserved", "streak", "shut"),
+    [
+        ([], 0, set()),
+        ([line(target=7)], 0, {7}),
+        ([line(target=7)], BURST, set()),
+        ([line(target=7, granted=True)], BURST, {7}),
+        ([line(1)], 0, set()),
+    ],
+)
+def test_the_targets_that_are_shut_for_the_queue(reserved: list[Reserved], streak: int, shut: set[int]) -> None:
+    assert rules.shut_targets(reserved, {7: streak}) == shut
+
+
+@pytest.mark.parametrize(
+    ("reserved", "free", "found"),
+    [
+        ([line(1), line(1, number=2)], {1: 2}, [1, 2]),
+        ([line(1), line(1, number=2)], {1: 1}, [1]),
+        ([line(1, 2), line(2, number=2), line(3, number=3)], {1: 0, 2: 1, 3: 1}, [3]),  # none past one that waits
+        ([line(1, granted=True), line(1, number=2)], {1: 1}, [2]),
+        ([line(), line(9, number=2)], {}, [1, 2]),  # no lane, and one without a limit
+        ([line(target=7), line(target=7, number=2), line(target=8, number=3)], {}, [1, 3]),
+        ([line(1, target=5), line(1, number=2), line(target=5, number=3)], {1: 1}, []),  # 5 is busy
+        ([line(target=6, granted=True), line(target=6, number=2)], {}, []),
+        ([line(4), line(4, number=2), line(1, number=3)], {1: 1, 4: 1}, [3]),  # on 4 a job goes first
+    ],
+)
+def test_reservations_are_granted_in_order_and_all_lanes_at_once(
+    reserved: list[Reserved], free: dict[int, int], found: list[int]
+) -> None:
+    assert grants(reserved, Rooms(dict(free)), {5}, {4}) == found
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_what_is_granted_never_exceeds_a_lane_and_never_overtakes(data: st.DataObject) -> None:
+    some = st.sets(st.integers(1, 3), max_size=3)
+    targets = st.sampled_from([None, 7, 8])
+    reserved = [Reserved(n, tuple(data.draw(some)), data.draw(targets), data.draw(st.booleans())) for n in range(1, 7)]
+    free = {lane: data.draw(st.integers(0, 3)) for lane in (1, 2)}
+    found = grants(reserved, Rooms(dict(free)), set(), set())
+    given_now = [one for one in reserved if one.id in found]
+    for lane, room in free.items():
+        assert sum(lane in one.lanes for one in given_now) <= room
+    for one in given_now:
+        before = [other for other in reserved if other.id < one.id and not other.granted and other.id not in found]
+        assert not any(set(one.lanes) & set(other.lanes) for other in before)
+        assert one.target_id is None or sum(o.target_id == one.target_id for o in reserved if o.granted) == 0
+
+
+# --- targets ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("paused", "holder", "resumed", "first", "chosen"),
+    [
+        (False, None, False, 3, 3),
+        (False, None, False, None, None),
+        (False, 9, False, 3, None),  # it runs, or a person has to decide
+        (False, 9, True, 3, 9),  # it keeps the hold, whoever is first
+        (True, None, False, 3, None),
+        (True, 9, True, 3, None),
+    ],
+)
+def test_the_one_job_of_a_target_that_may_be_claimed(
+    paused: bool, holder: int | None, resumed: bool, first: int | None, chosen: int | None
+) -> None:
+    for opened in (None, 3, 9):
+        assert head(rules.Queue(1, paused, holder, resumed, first, opened)) == chosen

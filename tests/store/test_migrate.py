@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,9 +10,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from headway.engine.recovery import Recovery
 from headway.errors import Refused
-from headway.store.db import Database, Tx, open_database
-from headway.store.migrate import migrate, refuse_newer, versions
+from headway.model.outcome import Completed
+from headway.store import workers
+from headway.store.db import Database, Row, Tx, open_database
+from headway.store.migrate import _apply, migrate, refuse_newer, versions
 from headway.store.sqlite import SqliteDatabase
 from tests.support.life import Life, raw_connection
 from tests.support.waiting import at_once
@@ -94,7 +98,7 @@ def test_both_databases_guard_the_same(sqlite_life: Life, postgres_life: Life) -
 def test_threads_that_migrate_at_once(database_url: str) -> None:
     databases = [open_database(database_url) for _ in range(4)]
     done = [future.result() for future in at_once([lambda d=d: migrate(d) for d in databases])]  # type: ignore[misc]
-    assert sorted(done, key=len) == [[], [], [], versions()]
+    assert sorted(version for ran in done for version in ran) == versions()  # each once, whoever did which
     for database in databases:
         database.close()
 
@@ -118,7 +122,7 @@ def test_processes_that_migrate_at_once(database_url: str) -> None:
         process.stdin.flush()
     answers = [process.communicate(timeout=60) for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0], answers
-    assert sorted((out.strip() for out, _ in answers), key=len) == ["[]", "[]", str(versions())]
+    assert sorted(version for out, _ in answers for version in json.loads(out)) == versions()
     with Life(database_url) as life:
         assert life.status(life.enqueue()) == "QUEUED"
 
@@ -182,3 +186,88 @@ def test_tables_of_other_programs_may_stand_beside_ours_on_postgresql(postgres_u
         raw.execute("create table orders (id integer)")
     with Life(postgres_url) as life:
         assert life.status(life.enqueue()) == "QUEUED"
+
+
+# A database as the first schema left it: every state a job could be in then, with runs and events, and a worker.
+LEFT = """
+insert into hw_worker (id, host, boot, pid, process_start, slots, tasks, started_at, beat_at, lease_until)
+  values (77, 'elsewhere', 'boot', 1, 1, 4, '["story.generate"]', 1, 1, 1);
+insert into hw_bucket (id, tenant_id, task, lanes) values (3, 1, 'story.generate', '[1]'), (9, 1, 'other', '[1]');
+insert into hw_job (id, tenant_id, bucket_id, status, gate, priority, position, created_at, fence, version, not_before,
+  queued_at, started_at, finished_at, worker_id, slot, claimed_at, key, task, params, options, created_by) values
+  (1, 1, 3, 6, 0, 0, 1048576, 1, 1, 3, null, 1, 2, 3, null, null, 2, null, 'story.generate', '{}', '{}', '{}'),
+  (2, 1, 3, 3, 0, 0, 2097152, 1, 1, 2, null, 1, 2, null, 77, 0, 2, null, 'story.generate', '{}', '{}', '{}'),
+  (3, 1, 3, 4, 0, 0, 3145728, 1, 1, 3, null, 1, 2, null, null, null, 2, null, 'story.generate', '{}', '{}', '{}'),
+  (4, 1, 3, 2, 1, 0, 4194304, 1, 0, 1, null, 1, null, null, null, null, null, 'k', 'story.generate', '{}', '{}', '{}'),
+  (5, 1, 9, 2, 1, 7, 5242880, 1, 0, 1, null, 1, null, null, null, null, null, null, 'other', '{}', '{}', '{}'),
+  (6, 1, 3, 1, 0, 0, 6291456, 1, 0, 1, 5, null, null, null, null, null, null, null, 'story.generate', '{}', '{}', '{}'),
+  (7, 1, 3, 0, 0, 0, 7340032, 1, 0, 1, null, null, null, null, null, null, null, null, 'story.generate', '{}', '{}',
+   '{}');
+insert into hw_run (job_id, tenant_id, task, params, worker_id, started_at, status, finished_at) values
+  (1, 1, 'story.generate', '{}', 77, 2, 6, 3), (2, 1, 'story.generate', '{}', 77, 2, null, null),
+  (3, 1, 'story.generate', '{}', 77, 2, null, null);
+insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor)
+  select tenant_id, 'job', id, 1, 'job.created', case when status <= 1 then status else 2 end, 1, '{}' from hw_job;
+insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, fence)
+  select tenant_id, 'job', id, 2, 'job.claimed', 3, 2, '{}', 1 from hw_job where fence > 0;
+insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, fence)
+  select tenant_id, 'job', id, 3, 'job.ended', status, 3, '{}', 1 from hw_job where version = 3;
+update hw_job set hold = 1 where id = 7;
+update hw_lane set capacity = 4, version = 2 where name = 'global';
+update hw_tenant set paused_at = 5, paused_until = 6 where id = 1;
+"""
+ADVANCE = {
+    "postgres": "select setval('hw_job_id', 7); select setval(pg_get_serial_sequence('hw_bucket', 'id'), 9);",
+    "sqlite": "update hw_counter set value = 7 where name = 'job';",
+}
+
+
+def contents(database: Database, tables: dict[str, str]) -> dict[str, list[Row]]:
+    with database.read() as tx:
+        return {
+            name: [tuple(row) for row in tx.connection.execute(f"select {columns} from {name} order by 1").fetchall()]  # type: ignore[attr-defined]
+            for name, columns in tables.items()
+        }
+
+
+def test_a_database_of_the_first_schema_with_data_in_it_is_brought_up_to_date(database_url: str) -> None:
+    old = open_database(database_url)
+    assert old.transact("migrate", lambda tx: _apply(tx, version=1))
+    tables = {name: ", ".join(sorted(found, key="id job_id".find)) for name, found in columns(old).items()}
+    tables = {name: found for name, found in tables.items() if name not in ("hw_schema", "hw_tenant")}
+    with old.transaction("fill") as tx:
+        old.execute_script(tx, LEFT + ADVANCE[old.dialect])
+    before = contents(old, tables)
+    assert migrate(old) == versions()[1:]
+    assert contents(old, tables) == before  # not a row is gone, and none is different
+    with old.read() as tx:
+        assert {bool(row[4]) for row in tx.run("all_buckets")} == {False}
+        assert [(row[0], row[1]) for row in tx.run("tenants")] == [(1, "default")]
+    old.close()
+
+
+def test_what_the_first_schema_left_goes_on_in_the_new_one(database_url: str) -> None:
+    """Every job that was there comes to its end, also beside jobs on targets and under another policy."""
+    old = open_database(database_url)
+    old.transact("migrate", lambda tx: _apply(tx, version=1))
+    with old.transaction("fill") as tx:
+        old.execute_script(tx, LEFT + ADVANCE[old.dialect])
+    old.close()
+    with Life(database_url) as life:
+        new = [life.enqueue(target="desk"), life.enqueue(target="desk", task="other"), life.enqueue()]
+        assert new == [8, 9, 10]
+        assert life.client.enqueue(life.new(key="k")) == (4, False)
+        assert life.sql("select count(*) from hw_bucket where on_target = 0") == [(2,)]  # the old ones serve new jobs
+        life.database.transact("lost", lambda tx: workers.retire(tx, 77, "gone"))
+        Recovery(life.database).tick()
+        life.client.resume(3)
+        life.client.resume(7)
+        order: list[int] = []
+        while taken := life.claim_next(1):
+            order.append(taken[0].job_id)
+            assert life.end(taken[0], Completed())
+            life.clock.advance(60)
+        ((retry,),) = life.sql("select id from hw_job where retry_of = 2")
+        assert order == [5, retry, 3, 4, 6, 7, 8, 9, 10]  # the one that was lost is tried again, in its place
+        assert life.sql("select id from hw_job where status < 6") == []
+        life.check_versions()

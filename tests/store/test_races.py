@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,71 +13,13 @@ import pytest
 
 from headway.engine.recovery import Recovery
 from headway.errors import CommitUnknown, HeadwayError, Unreachable, WrongState
-from headway.model.job import Claim
 from headway.model.outcome import Completed
 from headway.store import claims, workers
 from headway.store.db import Tx, open_database
 from headway.store.postgres import POOL_SIZE
-from headway.testing import FrozenClock
-from tests.support.gates import Gate, Gated
 from tests.support.life import BROKEN, FINAL, HOUR, Life
+from tests.support.pair import Pair, kill
 from tests.support.waiting import PATIENCE, at_once, until
-
-
-class Pair(Life):
-    """A database with gates, and a second look at it from outside."""
-
-    def __init__(self, url: str) -> None:
-        clock = FrozenClock()
-        self.gated = Gated(url, clock=clock)
-        super().__init__(url, database=self.gated, clock=clock)
-        self.raw = psycopg.connect(url, autocommit=True)
-        self.pool = ThreadPoolExecutor(8)
-
-    def __exit__(self, *_: object) -> None:
-        for action in self.gated.actions.values():
-            if isinstance(action, Gate):
-                action.open.set()
-        self.pool.shutdown()
-        self.raw.close()
-        super().__exit__()
-
-    @contextmanager
-    def open_at(self, statement: str, call: Callable[[], Any]) -> Iterator[Future[Any]]:
-        """Runs `call` in a thread up to a statement; it goes on when the block ends."""
-        gate = self.gated.gate(statement)
-        future = self.pool.submit(call)
-        until(lambda: gate.reached.is_set() or future.done(), f"that somebody comes to {statement}")
-        assert gate.reached.is_set(), f"nobody came to {statement}: {future.exception() or future.result()}"
-        try:
-            yield future
-        finally:
-            gate.open.set()
-        future.exception(PATIENCE)
-
-    def waiting(self, call: Callable[[], Any]) -> Future[Any]:
-        """Starts `call` in a thread and returns when it waits for a lock."""
-        future = self.pool.submit(call)
-        until(lambda: future.done() or self.waiters(), "that it waits for a lock")
-        assert not future.done(), f"it did not wait: {future.exception() or future.result()}"
-        return future
-
-    def waiters(self) -> list[int]:
-        text = "select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
-        return [row[0] for row in self.raw.execute(text).fetchall()]
-
-    def set_for_all(self, setting: str, value: str) -> None:
-        """For all connections from now on; those that are there are ended."""
-        self.raw.execute(f'alter database "{self.raw.info.dbname}" set {setting} = {value}')
-        kill(self, where="true")
-
-    def claim_next(self, count: int = 1) -> list[Claim]:
-        """A claim as a worker makes it: lock, look, take."""
-        slots = [next(self.slots) for _ in range(count)]
-        return self.database.transact("claim", lambda tx: self.claim_in(tx, slots))
-
-    def promote(self) -> int:
-        return self.database.transact("promote", lambda tx: claims.promote(tx, self.actor()))
 
 
 @pytest.fixture
@@ -473,20 +415,6 @@ def test_an_enqueue_by_itself_is_run_again_too(pair: Pair) -> None:
 # --- connections that break ---
 
 
-def kill(pair: Pair, *, where: str) -> None:
-    pids = [
-        row[0]
-        for row in pair.raw.execute(
-            "select pid from pg_stat_activity where backend_type = 'client backend'"
-            f" and datname = current_database() and pid <> pg_backend_pid() and {where}"
-        )
-    ]
-    assert pids
-    pair.raw.execute("select pg_terminate_backend(pid) from unnest(%s) as p(pid)", [pids])
-    left = "select 1 from pg_stat_activity where pid = any(%s)"
-    until(lambda: not pair.raw.execute(left, [pids]).fetchall(), "that the connections are ended")
-
-
 def test_idle_connections_that_died_are_replaced_unseen(pair: Pair) -> None:
     for _ in range(3):
         at_once([lambda: pair.client.get(pair.enqueue())] * 4)
@@ -620,11 +548,12 @@ def test_enqueues_under_a_storm_of_dying_connections_are_never_doubled(postgres_
 def test_a_statement_that_fails_leaves_the_pool_usable(pair: Pair) -> None:
     running, waiting = pair.in_state("RUNNING"), pair.enqueue()
     slot = pair.job(running).slot or 0
+    nobody = {"host": "", "boot": "", "pid": 1, "process_start": 1, "kind": "worker"}
     for _ in range(2 * POOL_SIZE):
         with pytest.raises(psycopg.errors.UniqueViolation):  # in a pipeline, with its commit
             pair.database.transact("claim", lambda tx: claims.take(tx, pair.worker_id, pair.actor(), [waiting], [slot]))
         with pytest.raises(psycopg.errors.CheckViolation):
-            pair.database.once("add_worker", id=1, host="", boot="", pid=1, process_start=1, slots=0, tasks="", lease=1)
+            pair.database.once("add_worker", id=1, **nobody, slots=0, tasks="", lease=1)
         with pytest.raises(ZeroDivisionError):
             pair.database.transact("broken", lambda tx: (tx.run("bump_version", id=waiting), 1 // 0))
     assert pair.gated.pool.get_stats()["pool_size"] <= POOL_SIZE

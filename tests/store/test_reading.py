@@ -187,9 +187,10 @@ PARAMS = {
     **{"tenant_id": 1, "before": 1 << 62, "floor": 0, "limit": 51, "most": 20_000, "status": 4, "mask": 1023},
     **{"since": 0, "until": 1 << 62, "id": 500, "job_id": 7, "thing": "job", "thing_id": 7, "after": 0, "now": 1},
     **{"within": 3_600_000_000, "ids": json.dumps(list(range(100, 150)))},
-    **dict.fromkeys(("task", "key", "failure_kind", "by_name", "by_id", "q")),
+    **dict.fromkeys(("task", "key", "failure_kind", "by_name", "by_id", "q", "target_id")),
 }
-SMALL = {"lanes", "shown_workers"}  # as many rows as there are lanes and workers
+# As many rows as there are lanes and workers, or, by the row number itself, as are asked for.
+SMALL = {"lanes", "shown_workers", "touched_targets"}
 
 
 def names(dialect: str) -> list[str]:
@@ -230,6 +231,9 @@ def test_a_page_of_the_newest_looks_at_no_more_than_it_shows(postgres_url: str) 
             "walk_failed_runs",
             "queue_jobs",
             "queue_order",
+            "line",
+            "past_runs",
+            "tenants_in_line",
         ):
             assert _buffers(database, name) < 2 * 51, name
 

@@ -3,7 +3,8 @@
 A cell is the state the verb leads to, or `-`: refused, and then not one stored byte is different. `+` after a state
 says that a new job came into being. Columns in lower case are the same states reached another way: `resumed` is QUEUED
 with a run, `interrupting` and `cancelling` are RUNNING with a stop request, `retried` is FAILED with an automatic retry
-that waits, `expired` is SKIPPED without a run, `stopped` is CANCELLED with a FAILED run.
+that waits, `released` is FAILED by a person's word, `expired` is SKIPPED without a run, `stopped` is CANCELLED with a
+FAILED run.
 """
 
 from __future__ import annotations
@@ -53,6 +54,38 @@ lost          -         -         -         -         FAILED+   PAUSED       CAN
 remains       -         -         -         -         ERROR     PAUSED       CANCELLED  -         -         -         -       -       -       -       -         -
 """  # noqa: E501
 
+# On a target: the same for people, and another end for what fails for good or is stopped by a shutdown.
+PEOPLE_ON_TARGET = """
+              WAITING   SCHEDULED QUEUED    resumed   RUNNING interrupting PAUSED    ERROR     released retried stopped
+cancel        CANCELLED CANCELLED CANCELLED CANCELLED RUNNING RUNNING      CANCELLED CANCELLED -        -       -
+interrupt     WAITING   WAITING   WAITING   -         RUNNING RUNNING      -         -         -        -       -
+resume        QUEUED    -         -         -         -       -            QUEUED    QUEUED    -        -       -
+resolve       -         -         -         -         -       -            COMPLETED COMPLETED -        -       -
+release       -         -         -         -         -       -            FAILED    FAILED    -        -       -
+retry         -         -         -         -         -       -            FAILED+   FAILED+   FAILED+  FAILED  CANCELLED+
+edit_priority WAITING   SCHEDULED QUEUED    QUEUED    -       -            -         -         -        -       -
+start_now     WAITING   QUEUED    QUEUED    -         -       -            -         -         -        -       -
+move          WAITING   SCHEDULED QUEUED    QUEUED    -       -            -         -         -        -       -
+"""  # noqa: E501
+
+WORKERS_ON_TARGET = """
+              WAITING   SCHEDULED QUEUED    resumed   RUNNING   interrupting cancelling PAUSED    ERROR
+claim         -         -         RUNNING   RUNNING   -         -            -          -         -
+promote       -         QUEUED    -         -         -         -            -          -         -
+expire        SKIPPED   SKIPPED   SKIPPED   -         -         -            -          -         -
+completed     -         -         -         -         COMPLETED COMPLETED    COMPLETED  -         -
+skipped       -         -         -         -         SKIPPED   SKIPPED      SKIPPED    -         -
+broken        -         -         -         -         FAILED+   PAUSED       CANCELLED  -         -
+final         -         -         -         -         ERROR     PAUSED       CANCELLED  -         -
+bad_params    -         -         -         -         ERROR     PAUSED       CANCELLED  -         -
+budget        -         -         -         -         ERROR     ERROR        CANCELLED  -         -
+timeout       -         -         -         -         FAILED+   PAUSED       CANCELLED  -         -
+stopped       -         -         -         -         PAUSED    PAUSED       CANCELLED  -         -
+shutdown      -         -         -         -         PAUSED    PAUSED       CANCELLED  -         -
+lost          -         -         -         -         FAILED+   PAUSED       CANCELLED  -         -
+remains       -         -         -         -         ERROR     PAUSED       CANCELLED  -         -
+"""
+
 OUTCOMES: dict[str, Outcome] = {
     "completed": Completed('{"pages":3}'),
     "coded": Completed(exit_code=3),
@@ -70,7 +103,7 @@ OUTCOMES: dict[str, Outcome] = {
 # What a run says when its job has ended; all others are open or never began.
 RUNS = {"COMPLETED": "COMPLETED", "FAILED": "FAILED", "CANCELLED": "FAILED", "SKIPPED": "SKIPPED"}
 NEVER_RAN = {"WAITING", "SCHEDULED", "QUEUED", "expired", "CANCELLED"}
-ENDED = {"FAILED", "retried", "stopped"}
+ENDED = {"FAILED", "released", "retried", "stopped"}
 Everything = dict[str, list[Row]]
 
 
@@ -119,8 +152,16 @@ def test_the_tables_name_every_state_and_every_outcome() -> None:
 
 @pytest.mark.parametrize(("verb", "state", "cell"), cells(PEOPLE))
 def test_what_people_do(shared_life: Life, verb: str, state: str, cell: str) -> None:
-    life = shared_life
-    job_id = life.in_state(state, expires_at=life.clock.now() + HOUR)
+    people_do(shared_life, verb, state, cell)
+
+
+@pytest.mark.parametrize(("verb", "state", "cell"), cells(PEOPLE_ON_TARGET))
+def test_what_people_do_on_a_target(shared_life: Life, verb: str, state: str, cell: str) -> None:
+    people_do(shared_life, verb, state, cell, target=f"{verb} {state}")
+
+
+def people_do(life: Life, verb: str, state: str, cell: str, **fields: str) -> None:
+    job_id = life.in_state(state, expires_at=life.clock.now() + HOUR, **fields)
     before = life.everything(job_id)
     if cell == "-":
         others = life.everything()
@@ -135,8 +176,16 @@ def test_what_people_do(shared_life: Life, verb: str, state: str, cell: str) -> 
 
 @pytest.mark.parametrize(("verb", "state", "cell"), cells(WORKERS))
 def test_what_workers_do(shared_life: Life, verb: str, state: str, cell: str) -> None:
-    life = shared_life
-    job_id = life.in_state(state, expires_at=life.clock.now() + HOUR)
+    workers_try(shared_life, verb, state, cell)
+
+
+@pytest.mark.parametrize(("verb", "state", "cell"), cells(WORKERS_ON_TARGET))
+def test_what_workers_do_on_a_target(shared_life: Life, verb: str, state: str, cell: str) -> None:
+    workers_try(shared_life, verb, state, cell, target=f"{verb} {state}")
+
+
+def workers_try(life: Life, verb: str, state: str, cell: str, **fields: str) -> None:
+    job_id = life.in_state(state, expires_at=life.clock.now() + HOUR, **fields)
     before = life.everything(job_id)
     applied = workers_do(life, verb, job_id)
     if cell == "-":
@@ -154,7 +203,7 @@ def workers_do(life: Life, verb: str, job_id: int) -> bool:
     """Whether the verb said that it touched this job."""
     match verb:
         case "claim":
-            return bool(life.take(job_id))
+            return bool(life.take(job_id))  # on a target, once its first job is chosen
         case "promote" | "expire":
             life.clock.time += micros(60) if verb == "promote" else HOUR
             found = life.database.transact(verb, lambda tx: tx.run(verb, actor=life.actor().text()))

@@ -18,7 +18,7 @@ from headway.model.job import Actor, Claim, Job, NewJob, Options
 from headway.model.outcome import Completed, Failed, FailureKind, Lost, Outcome, Skipped, Stopped
 from headway.model.retry import RetryPolicy
 from headway.model.states import State
-from headway.store import claims, jobs, workers
+from headway.store import claims, jobs, targets, workers
 from headway.store.db import Database, Row, Tx, open_database
 from headway.store.lanes import Lanes
 from headway.store.migrate import migrate
@@ -67,7 +67,13 @@ class Life:
         """Claims exactly these jobs, room or not, as far as they are there for the taking."""
         owner = worker_id or self.worker_id
         slots = [next(self.slots) for _ in ids]
-        return self.database.transact("claim", lambda tx: claims.take(tx, owner, self.actor(owner), ids, slots))
+
+        def work(tx: Tx) -> list[Claim]:
+            if touched := {target for (target,) in tx.run("take_touched")}:
+                targets.choose_heads(tx, touched)
+            return claims.take(tx, owner, self.actor(owner), ids, slots)
+
+        return self.database.transact("claim", work)
 
     def claim(self, job_id: int, *, worker_id: int | None = None) -> Claim:
         (claim,) = self.take(job_id, worker_id=worker_id)
@@ -78,6 +84,7 @@ class Life:
         lanes = Lanes(self.database)
 
         def work(tx: Tx) -> list[int]:
+            tx.run("pin_plans")
             view, _ = claims.lock_and_look(tx, lanes, self.actor())
             return [job_id for job_id, _ in claims.pick(tx, view, lanes, lambda _: True, count, grant=True)]
 
@@ -96,6 +103,11 @@ class Life:
         owner, lanes = worker_id or self.worker_id, lanes or Lanes(self.database)
         view, _ = claims.lock_and_look(tx, lanes, self.actor(owner))
         return claims.claim(tx, view, lanes, worker_id=owner, actor=self.actor(owner), knows=knows, slots=slots)
+
+    def claim_next(self, count: int = 1, **wishes: Any) -> list[Claim]:
+        """A claim as a worker with so many free slots makes it."""
+        slots = [next(self.slots) for _ in range(count)]
+        return self.database.transact("claim", lambda tx: self.claim_in(tx, slots, **wishes))
 
     def end(self, claim: Claim, outcome: Outcome, *, worker_id: int | None = None) -> bool:
         """Whether the end landed."""
@@ -172,6 +184,9 @@ class Life:
     def _failed(self, **fields: Any) -> int:
         return self.run(self.enqueue(**fields), FINAL).id
 
+    def _released(self, **fields: Any) -> int:
+        return self.client.release(self._error(**fields)).id
+
     def _retried(self, **fields: Any) -> int:
         return self.run(self.enqueue(**fields), BROKEN).id
 
@@ -212,7 +227,8 @@ class Life:
     def held(self, job_id: int) -> Claim:
         """The claim that the row speaks of, whether or not it still stands."""
         job = self.job(job_id)
-        return Claim(job_id, job.fence, job.slot or 0, job.task, job.params, job.options, job.attempt, job.ran, False)
+        work = (job.task, job.params, job.options, job.attempt)
+        return Claim(job_id, job.fence, job.slot or 0, *work, job.ran, False, job.target_id)
 
     def sql(self, text: str) -> list[Row]:
         with self.database.read() as tx:

@@ -1,6 +1,6 @@
 """The recovery scenarios, each along its timeline: state before the crash, a real kill -9, recovery, state after it.
 
-In every one of them recovery is run again and changes nothing. (The second is about direct calls and comes with them.)
+In every one of them recovery is run again and changes nothing.
 """
 
 from __future__ import annotations
@@ -155,6 +155,67 @@ def test_1_a_run_that_had_ended_is_believed(app: App) -> None:
 def _ask(app: App, name: str) -> list[tuple[Any, ...]]:
     with app.database.read() as tx:
         return tx.run(name)
+
+
+# --- 2: crash during a direct call's reservation ------------------------------------------------------------------
+
+
+def held(app: App) -> list[tuple[str, str | None, bool]]:
+    """Every reservation: its status, its outcome, and whether it was let in."""
+    rows = sorted(dump(app.database)["hw_reservation"], key=lambda row: row["id"])
+    return [(row["status"], row["outcome"], row["granted_at"] is not None) for row in rows]
+
+
+def test_2_a_reservation_that_waits_expires_with_its_process_and_the_queue_goes_on(app: App) -> None:
+    made = [app.tasks["fine"].enqueue(n=n) for n in range(3)]
+    crash(app, "reserve.committed", "call")
+    assert list(states(app).values()) == ["RUNNING", "QUEUED", "QUEUED"]
+    assert held(app) == [("ACTIVE", None, False)]
+    assert drain(app) == 0, "a job was claimed on a reserved lane"
+    restart(app)
+    assert held(app) == [("EXPIRED", "ABANDONED", False)]
+    wanted = [assert_lost(app, made[0]).id, made[1].id, made[2].id]
+    assert order(app) == wanted, "the queue was stopped, not changed"
+    assert drain(app) == 3
+    assert _claimed(app)[1:] == wanted
+    assert app.direct("fine", {"n": 8}) == 8, "the client may try again"
+    assert held(app)[1] == ("RELEASED", "COMPLETED", True)
+    assert findings(app) == []
+
+
+@pytest.mark.parametrize(
+    "point", ["reserve.committed", "release_reservation.begun", "release_reservation.before_commit"]
+)
+def test_2_a_direct_call_that_ran_when_its_process_crashed_is_not_run_again(app: App, point: str) -> None:
+    waits = app.tasks["fine"].enqueue(n=1)
+    crash(app, point, "direct")
+    assert held(app) == [("ACTIVE", None, True)]
+    assert drain(app) == 0, "a job was claimed on a reserved lane"
+    restart(app)
+    assert held(app) == [("EXPIRED", "ABANDONED", True)]
+    assert drain(app) == 1
+    assert waits.status == "COMPLETED"
+    assert findings(app) == []
+
+
+def test_2_a_reservation_that_was_not_committed_never_was(app: App) -> None:
+    waits = app.tasks["fine"].enqueue(n=1)
+    crash(app, "reserve.before_commit", "direct")
+    assert held(app) == []
+    assert drain(app) == 1
+    assert waits.status == "COMPLETED"
+
+
+def test_2_a_crash_while_it_expires_and_a_restart_reach_the_same(app: App) -> None:
+    app.tasks["fine"].enqueue(n=0)
+    crash(app, "reserve.committed", "call")
+    crash(app, "expire_reservations.before_commit", "recover")
+    assert held(app) == [("ACTIVE", None, False)]
+    crash(app, "expire_reservations.committed", "recover")
+    assert held(app) == [("EXPIRED", "ABANDONED", False)]
+    restart(app)
+    assert drain(app) == 1
+    assert findings(app) == []
 
 
 # --- 3: crash during retry job creation ---------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -87,6 +88,7 @@ class Call:
         """The app that --app or the settings name, or one that has the built-in tasks only."""
         from headway.cli.opening import load_app
 
+        _importable_here()
         where = where or self.settings().app
         if not where:
             return self.bare_app()
@@ -98,9 +100,17 @@ class Call:
         """An app that has the built-in tasks only."""
         from headway.app import App
 
+        _importable_here()
         app = App()
         app.configure(self.config, self.flags)
         return app
+
+
+def _importable_here() -> None:
+    """A policy of the user's own is found in the current folder too; last, so that it is in nobody's way."""
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.append(folder)
 
 
 def command(

@@ -28,6 +28,7 @@ By = Annotated[str | None, typer.Option("--created-by", metavar="NAME", help="Ma
 Since = Annotated[str | None, typer.Option("--since", metavar="WHEN", help="Made since: 2h (ago), a day, or a time.")]
 Until = Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Made before.")]
 Search = Annotated[str | None, typer.Option("--search", "-q", metavar="TEXT", help="In task, key, reason or error.")]
+TargetName = Annotated[str | None, typer.Option("--target", metavar="NAME", help="On this target.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 MOST = 10_000
 

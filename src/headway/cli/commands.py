@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import demo, developing, running, serving, system
+from headway.cli import demo, developing, hold, running, serving, system
 from headway.cli.db import db
 from headway.cli.jobs import jobs
+from headway.cli.limits import limits
 from headway.cli.queue import queue
 from headway.cli.runs import runs
 from headway.cli.settings import config
+from headway.cli.targets import targets
 
 if TYPE_CHECKING:
     from typer.core import TyperGroup
@@ -37,9 +39,18 @@ def build() -> TyperGroup:
     """The command tree, ready to be run."""
     root = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
     root.callback()(_root)
-    for part in (demo, serving, developing, running, system):
+    for part in (demo, serving, developing, running, hold, system):
         part.register(root)
-    families = {"jobs": jobs, "runs": runs, "queue": queue, "workers": system.workers, "db": db, "config": config}
+    families = {
+        "jobs": jobs,
+        "runs": runs,
+        "queue": queue,
+        "targets": targets,
+        "limits": limits,
+        "workers": system.workers,
+        "db": db,
+        "config": config,
+    }
     for name, one in families.items():
         root.add_typer(one, name=name)
     command = typer.main.get_command(root)

@@ -28,7 +28,7 @@ def register(root: typer.Typer) -> None:
         call: Call,
         fast: Annotated[bool, typer.Option("--fast", help="Without the pauses that make it readable.")] = False,
     ) -> int:
-        """Watch Headway at work for half a minute: progress, retries, priorities, a cancel, a crash."""
+        """Watch Headway at work for a minute: progress, retries, order, resources, targets, a direct call, a crash."""
         from headway.cli.demo_stage import Stage
 
         before = signal.signal(signal.SIGTERM, _interrupt)
@@ -37,7 +37,7 @@ def register(root: typer.Typer) -> None:
                 tempfile.TemporaryDirectory(prefix="headway-demo-") as folder,
                 Stage(call.out, Path(folder), fast) as stage,
             ):
-                for scene in (opening, progress, retries, order, cancelling, crash, checking):
+                for scene in (opening, progress, retries, order, resource, target, direct, cancelling, crash, checking):
                     scene(stage)
                 ending(stage)
             return 0
@@ -83,8 +83,8 @@ def retries(stage: Stage) -> None:
 def order(stage: Stage) -> None:
     stage.title("3. Priority", "While the first job runs, three more come in. The highest priority goes first.")
     seconds = stage.pace(1.0)
-    first = stage.enqueue("demo.step", {"name": "first", "seconds": 2 * seconds})
-    stage.await_status(first, "RUNNING")
+    first = stage.enqueue("demo.step", {"name": "first", "seconds": stage.pace(2.0, least=1.0)})
+    stage.await_start(first)
     for name, priority in (("low", 0), ("middle", 50), ("high", 90)):
         stage.enqueue("demo.step", {"name": name, "seconds": seconds}, priority=priority)
     views = stage.watch("four jobs, one at a time", all_in("COMPLETED"))
@@ -92,8 +92,54 @@ def order(stage: Stage) -> None:
     stage.tell("They started in this order: " + ", ".join(f"priority {view.job.priority}" for view in started) + ".")
 
 
+def resource(stage: Stage) -> None:
+    stage.title(
+        "4. A resource", "The oven has room for two. Jobs that need it run side by side, the others wait for it."
+    )
+    for name in ("rye", "wheat", "spelt", "oat"):
+        stage.enqueue("demo.step", {"name": name, "seconds": stage.pace(1.5, least=1.0)}, resources=["oven"])
+    stage.watch("two at once", lambda views: sum(view.job.started_at is not None for view in views) >= 2, last=False)
+    stage.show_limits()
+    stage.watch("four loaves, two at a time", all_in("COMPLETED"))
+
+
+def target(stage: Stage) -> None:
+    stage.title(
+        "5. A target",
+        "Only one job at a time touches a target. One that fails there holds it until somebody has looked.",
+    )
+    seconds = stage.pace(1.0)
+    for machine, broken in (("desk-1", True), ("desk-1", False), ("desk-2", False)):
+        stage.enqueue("demo.visit", {"machine": machine, "seconds": seconds, "broken": broken}, target=machine)
+    stage.watch(
+        "held, waiting, completed",
+        lambda views: [view.job.status.name for view in views] == ["ERROR", "QUEUED", "COMPLETED"],
+        last=False,
+    )
+    stage.show_targets()
+    stage.tell("$ headway targets release desk-1")
+    stage.client.release_target("desk-1")
+    stage.watch("the next one had its turn", lambda views: views[1].job.status.name == "COMPLETED")
+    stage.tell("Instead of `release`, `headway jobs resume`, `resolve` or `retry` let it go on.")
+
+
+def direct(stage: Stage) -> None:
+    stage.title(
+        "6. A direct call", "It is not a job: it takes the next slot, ahead of the queue, and answers its result."
+    )
+    seconds = stage.pace(1.0)
+    first = stage.enqueue("demo.step", {"name": "running", "seconds": stage.pace(2.0, least=1.0)})
+    stage.await_start(first)
+    stage.enqueue("demo.step", {"name": "queued", "seconds": seconds})
+    stage.tell('>>> step.call(name="direct", seconds=…)')
+    answer, let_in = stage.call("demo.step", name="direct", seconds=seconds)
+    views = stage.watch("the queue goes on", all_in("COMPLETED"))
+    began = {f"job {view.job.id}": view.job.started_at or 0 for view in views} | {"the direct call": let_in}
+    stage.tell(f"It answered {answer!r}. They began in this order: {', '.join(sorted(began, key=began.__getitem__))}.")
+
+
 def cancelling(stage: Stage) -> None:
-    stage.title("4. A cancel", "A running job is asked to stop, and is ended with all its processes if it does not.")
+    stage.title("7. A cancel", "A running job is asked to stop, and is ended with all its processes if it does not.")
     job_id = stage.enqueue("demo.endless", {})
     stage.await_progress(job_id, 3)
     stage.tell(f"$ headway jobs cancel {job_id}")
@@ -103,7 +149,7 @@ def cancelling(stage: Stage) -> None:
 
 def crash(stage: Stage) -> None:
     stage.title(
-        "5. Pulling the plug", "In the middle of a job its worker is killed, as by a power cut or a full memory."
+        "8. Pulling the plug", "In the middle of a job its worker is killed, as by a power cut or a full memory."
     )
     retry = {"max_attempts": 3, "base_delay": stage.pace(1.0)}
     job_id = stage.enqueue("demo.journey", {"stages": 10, "seconds": stage.pace(5.0, least=2.0)}, retry=retry)
@@ -121,7 +167,7 @@ def crash(stage: Stage) -> None:
 def checking(stage: Stage) -> None:
     from headway.verify import check
 
-    stage.title("6. The history", "Every step of every job was recorded. `headway verify` checks the record:")
+    stage.title("9. The history", "Every step of every job was recorded. `headway verify` checks the record:")
     stage.stop_worker()
     report = check(stage.client.database, quiet=True)
     for finding in report.findings:

@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from headway.app import App
 from headway.cli.demo_tasks import app
+from headway.cli.limits import lane_table
 from headway.cli.out import Out, paragraph, styled, table
 from headway.cli.shapes import job_json
 from headway.cli.tables import note, status_text
+from headway.cli.targets import target_table
 from headway.engine.client import Client
+from headway.engine.limits import settle
 from headway.errors import HeadwayError
-from headway.store import reading
+from headway.model.job import Reservation
+from headway.store import lanes, reading, targets
 from headway.store.pages import Filters
 from headway.store.reading import JobView
 
@@ -29,6 +33,13 @@ LOOK_SECONDS = 0.1
 PATIENCE = 60.0
 FAST = 0.08
 _BAR = 14
+SETTINGS = """
+[concurrency]
+policy = "per_resource"
+
+[resources]
+oven = 2
+"""
 
 
 class Stage:
@@ -48,11 +59,13 @@ class Stage:
 
     def __enter__(self) -> Stage:
         # The user's own headway.toml and variables are not the demo's.
-        empty = self.folder / "headway.toml"
-        empty.write_text("")
+        own = self.folder / "headway.toml"
+        own.write_text(SETTINGS)
         for name in [name for name in os.environ if name.startswith("HEADWAY_")]:
             del os.environ[name]
-        self.app.configure(empty, {"database": str(self.database)})
+        self.app.configure(own, {"database": str(self.database)})
+        settings = self.app.settings
+        settle(self.client.database, settings.concurrency.value(None), settings.resources, actor=self.client.actor)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -76,7 +89,7 @@ class Stage:
             "--database",
             str(self.database),
             "--slots",
-            "2",
+            "3",
             "--json",
         ]
         with open(self.folder / "worker.log", "ab") as log:
@@ -121,6 +134,23 @@ class Stage:
         if not self.out.as_json:
             self.out.show(paragraph(text))
 
+    def show_targets(self) -> None:
+        """As `headway targets ls` does."""
+        with self.client.database.read() as tx:
+            found = targets.listed(tx, self.client.tenant_id).items
+        self._show("targets ls", target_table(found, self.client.database.clock.now()))
+
+    def show_limits(self) -> None:
+        """As `headway limits ls` does."""
+        with self.client.database.read() as tx:
+            found = lanes.listed(tx, self.client.tenant_id)
+        self._show("limits ls", lane_table(found))
+
+    def _show(self, command: str, made: Table) -> None:
+        self.tell(f"$ headway {command}")
+        if not self.out.as_json:
+            self.out.show(made)
+
     def _pause(self) -> None:
         if not self.fast and self.out.stdout.is_terminal:
             time.sleep(1.0)
@@ -130,8 +160,15 @@ class Stage:
     def enqueue(self, task: str, params: dict[str, Any], **wishes: Any) -> int:
         return self.app.enqueue(task, params, **wishes).id
 
-    def await_status(self, job_id: int, status: str) -> None:
-        self._await(lambda: self.client.get(job_id).status.name == status, f"job {job_id} did not become {status}")
+    def call(self, task: str, **params: Any) -> tuple[Any, int]:
+        """A direct call, from this process: its answer, and when it was let in."""
+        answer = self.app.direct(task, params)
+        with self.client.database.read() as tx:
+            (row,) = tx.run("shown_reservations", tenant_id=self.client.tenant_id, limit=1)
+        return answer, Reservation(*row).granted_at or 0
+
+    def await_start(self, job_id: int) -> None:
+        self._await(lambda: self.client.get(job_id).started_at is not None, f"job {job_id} did not start")
 
     def await_progress(self, job_id: int, done: float) -> None:
         def far_enough() -> bool:

@@ -31,6 +31,15 @@ def step(name: str, seconds: float) -> str:
     return name
 
 
+@app.task("demo.visit")
+def visit(machine: str, seconds: float, broken: bool = False) -> str:
+    """Touches a machine that nobody else may touch meanwhile."""
+    time.sleep(seconds)
+    if broken:
+        raise RuntimeError(f"{machine} stopped halfway")
+    return f"{machine} is done"
+
+
 @app.task("demo.endless")
 def endless(ctx: Context) -> None:
     """Never ends by itself; `progress` is where a stop request reaches it."""

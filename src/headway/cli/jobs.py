@@ -10,7 +10,7 @@ import typer
 
 from headway.cli import verbs
 from headway.cli.call import Call, Desk, command, family
-from headway.cli.choosing import LARGEST, By, Key, Kind, Search, Since, Status, TaskName, Until
+from headway.cli.choosing import LARGEST, By, Key, Kind, Search, Since, Status, TargetName, TaskName, Until
 
 jobs = family("Look at jobs, change them, stop them.")
 NONE: list[str] = []
@@ -30,6 +30,7 @@ def ls(
     since: Since = None,
     until: Until = None,
     search: Search = None,
+    target: TargetName = None,
     limit: Limit = 20,
     cursor: Cursor = None,
 ) -> None:
@@ -39,13 +40,14 @@ def ls(
     from headway.cli.tables import job_table
     from headway.store import reading
 
-    wanted = parsing.filters(status, task, key, kind, by, since, until, search)
+    wanted = parsing.filters(status, task, key, kind, by, since, until, search, target)
     with call.desk() as desk:
         page = fill(desk, lambda tx, at: reading.list_jobs(tx, desk.tenant_id, wanted, limit, at), limit, cursor)
     if call.out.as_json:
         call.out.data({"items": [job_json(view) for view in page.items], "next": page.next})
     elif not page.items:
-        call.out.say("no job fits" if any((status, task, key, kind, by, since, until, search)) else "no jobs yet")
+        filtered = any((status, task, key, kind, by, since, until, search, target))
+        call.out.say("no job fits" if filtered else "no jobs yet")
         call.out.say("make one: headway run TASK name=value, or headway sh -- echo hello")
     else:
         call.out.show(job_table(page.items, desk.database.clock.now()))
@@ -151,30 +153,20 @@ def print_lines(call: Call, lines: Any) -> int:
 
 @command(jobs, "explain")
 def explain(call: Call, job_id: Id) -> None:
-    """Say why a job does not run now."""
+    """Say why a job does not run now, and when it may start."""
     from headway.cli.shapes import explain_json
-    from headway.cli.tables import when
-    from headway.engine.limits import lives, living
+    from headway.cli.tables import explain_page
+    from headway.engine.limits import lives
     from headway.store import reading
 
     with call.desk() as desk, desk.read() as tx:
-        waiting = reading.explain(tx, desk.tenant_id, job_id, lives=lives)
-        alive = {worker.id for worker in living(tx)}
-        now = desk.database.clock.now()
+        explained = reading.explain(tx, desk.tenant_id, job_id, lives=lives)
+        owner = reading.owner(tx, job_id)
     if call.out.as_json:
-        call.out.data(explain_json(waiting))
-        return
-    job = waiting.view.job
-    rank = f", rank {waiting.view.rank}" if waiting.view.rank else ""
-    call.out.show(f"job {job.id} is {job.status.name}{rank}")
-    for one in waiting.blockers:
-        by = f" by {one.by}" if one.by else ""
-        until = f" until {when(one.until, now)}" if one.until else ""
-        call.out.show(f"  {one.kind}: {one.detail}{by}{until}")
-    if job.status.name == "RUNNING" and job.worker_id not in alive:
-        call.out.show("  its worker is gone: the next recovery ends it as LOST (start a worker: headway up)")
-    elif not waiting.blockers:
-        call.out.show("  nothing is in its way" + ("" if job.status.name == "RUNNING" else ": it starts next"))
+        call.out.data(explain_json(explained))
+    else:
+        lost = explained.status == "RUNNING" and (owner is None or not lives(owner))
+        call.out.show(*explain_page(explained, lost=lost))
 
 
 @command(jobs, "wait")

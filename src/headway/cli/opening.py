@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,9 @@ from headway.engine.client import Client
 from headway.engine.registry import unknown_text
 from headway.errors import BadInput, Refused, Unreachable
 from headway.model.retry import RetryPolicy
+from headway.model.values import check_name
 from headway.store.db import Database, open_database
+from headway.store.lanes import unknown_resource
 from headway.store.migrate import refuse_newer, versions
 
 if TYPE_CHECKING:
@@ -83,11 +85,16 @@ def refuse_folder(settings: Settings) -> None:
         raise Unreachable(f"{shown(settings)} is a folder: name a database file with --database")
 
 
-def refuse_unknown(app: App, task: str) -> None:
-    """A task that this app does not have is nowhere if there is no database yet: none is made to find that out."""
+def refuse_unknown(app: App, task: str, resources: Iterable[str] = ()) -> None:
+    """What this app and its settings do not have is nowhere if there is no database yet: none is made to find out."""
     path = Path(app.settings.database)
-    if task not in app.tasks and is_file(app.settings) and path.absolute().parent.is_dir() and not path.exists():
+    if not is_file(app.settings) or path.exists() or not path.absolute().parent.is_dir():
+        return
+    if task not in app.tasks:
         raise BadInput(unknown_text(task, app.registry.specs), code="unknown_task", field="task")
+    for name in resources:
+        if check_name(name, field="resources") not in app.settings.resources:
+            raise unknown_resource(name, list(app.settings.resources))
 
 
 def await_database(app: App, say: Callable[[str], None], *, wait: bool) -> Database:
@@ -108,8 +115,8 @@ def await_database(app: App, say: Callable[[str], None], *, wait: bool) -> Datab
 
 def client_of(app: App, settings: Settings, database: Database) -> Client:
     retry = RetryPolicy(settings.retry.max_attempts, settings.retry.base_delay)
-    resources = settings.resources
-    return Client(database, app.registry, actor=current_user(), retry=retry, resources=resources)
+    resources, ttl = settings.resources, settings.reservation_ttl
+    return Client(database, app.registry, actor=current_user(), retry=retry, resources=resources, reservation_ttl=ttl)
 
 
 # --- the app ------------------------------------------------------------------------------------------------------

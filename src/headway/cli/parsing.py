@@ -11,7 +11,7 @@ from headway.clock import SystemClock, micros
 from headway.errors import BadInput
 from headway.model.outcome import FailureKind
 from headway.model.states import State
-from headway.model.values import JSON_LIMIT, closest, from_json, instant, seconds
+from headway.model.values import JSON_LIMIT, check_name, closest, from_json, instant, seconds
 from headway.store.pages import Filters
 
 # Enough to say how much too large a value is.
@@ -124,6 +124,7 @@ def filters(
     since: str | None = None,
     until: str | None = None,
     search: str | None = None,
+    target: str | None = None,
 ) -> Filters:
     return Filters(
         statuses(status),
@@ -134,4 +135,5 @@ def filters(
         moment(since, field="since"),
         moment(until, field="until"),
         search,
+        None if target is None else check_name(target, field="target"),
     )

@@ -25,6 +25,11 @@ BaseDelay = Annotated[str | None, typer.Option(metavar="DURATION", help="Wait be
 Budget = Annotated[list[str], typer.Option(metavar="METER=CAP", help="A cap on what it may spend.")]
 Hold = Annotated[bool, typer.Option("--hold", help="Do not start it before it is resumed.")]
 OnLost = Annotated[str | None, typer.Option(metavar="retry|hold|fail", help="What to do when its worker dies.")]
+OnError = Annotated[str | None, typer.Option(metavar="hold|fail", help="What its last failure does to its target.")]
+Target = Annotated[str | None, typer.Option(metavar="NAME", help="What it touches: one job at a time does.")]
+Resources = Annotated[
+    list[str], typer.Option("--resource", metavar="NAME", help="A pool it needs a place in; may be repeated.")
+]
 AppOption = Annotated[str | None, typer.Option("--app", metavar="MODULE:APP", help="Where the tasks are.")]
 
 
@@ -41,6 +46,9 @@ def wishes(
     budget: list[str],
     hold: bool,
     on_lost: str | None,
+    on_error: str | None,
+    target: str | None,
+    resources: list[str],
 ) -> dict[str, Any]:
     """The options of a job, those that were given, as `using()` takes them."""
     from headway.cli import parsing
@@ -55,6 +63,9 @@ def wishes(
         "timeout": timeout,
         "budget": parsing.budget(budget),
         "on_lost": on_lost,
+        "on_error": on_error,
+        "target": target,
+        "resources": resources or None,
         "hold": hold or None,
         "retry": {name: wish for name, wish in retry.items() if wish is not None} or None,
     }
@@ -82,6 +93,9 @@ def register(root: typer.Typer) -> None:
         budget: Budget = NONE,
         hold: Hold = False,
         on_lost: OnLost = None,
+        on_error: OnError = None,
+        target: Target = None,
+        resource: Resources = NONE,
         app: AppOption = None,
     ) -> int:
         """Make a job of a task. Values are JSON where they are JSON, otherwise text: words=800 topic=fog"""
@@ -99,6 +113,9 @@ def register(root: typer.Typer) -> None:
             budget=budget,
             hold=hold,
             on_lost=on_lost,
+            on_error=on_error,
+            target=target,
+            resources=resource,
         )
         return enqueue(call, call.app(app), task, parsing.params(pairs or [], params), given, follow=follow)
 
@@ -120,6 +137,9 @@ def register(root: typer.Typer) -> None:
         budget: Budget = NONE,
         hold: Hold = False,
         on_lost: OnLost = None,
+        on_error: OnError = None,
+        target: Target = None,
+        resource: Resources = NONE,
     ) -> int:
         """Make a job of a program: headway sh -- rsync -a from to"""
         params: dict[str, Any] = {"argv": argv}
@@ -137,6 +157,9 @@ def register(root: typer.Typer) -> None:
             budget=budget,
             hold=hold,
             on_lost=on_lost,
+            on_error=on_error,
+            target=target,
+            resources=resource,
         )
         return enqueue(call, call.bare_app(), "command", params, given, follow=follow)
 
@@ -146,7 +169,7 @@ def enqueue(call: Call, app: App, task: str, params: dict[str, Any], given: dict
     from headway.model.values import check_task_name
 
     check_task_name(task)
-    refuse_unknown(app, task)
+    refuse_unknown(app, task, given.get("resources", ()))
     refuse_folder(app.settings)
     with app:
         job = app.enqueue(task, params, **given)

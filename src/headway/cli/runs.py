@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.call import Call, command, family
-from headway.cli.choosing import LARGEST, By, Key, Kind, Search, TaskName, apply
+from headway.cli.choosing import LARGEST, By, Key, Kind, Search, TargetName, TaskName, apply
 from headway.cli.jobs import NONE, Cursor, Limit, fill, more
 
 runs = family("Look at runs, the records of what was executed.")
@@ -33,6 +33,7 @@ def ls(
     since: Since = None,
     until: Until = None,
     search: Search = None,
+    target: TargetName = None,
     limit: Limit = 20,
     cursor: Cursor = None,
 ) -> None:
@@ -42,7 +43,7 @@ def ls(
     from headway.cli.tables import run_table
     from headway.store import reading
 
-    wanted = parsing.filters(status, task, key, kind, by, since, until, search)
+    wanted = parsing.filters(status, task, key, kind, by, since, until, search, target)
     with call.desk() as desk:
         page = fill(desk, lambda tx, at: reading.list_runs(tx, desk.tenant_id, wanted, limit, at), limit, cursor)
     if call.out.as_json:

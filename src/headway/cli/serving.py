@@ -94,6 +94,7 @@ def serve(
     _log_to_stderr()
     app = call.app(where)
     served = _served(app, tasks) if "worker" in roles else []
+    _try_policy(app, served)
     with app:
         database = await_database(app, call.out.say, wait=wait)
         _settle_limits(call, app, adopt)
@@ -115,6 +116,16 @@ def _served(app: App, patterns: Sequence[str]) -> list[str]:
         known = ", ".join(sorted(app.registry.specs))
         raise BadInput(f"--tasks: no task fits {', '.join(map(repr, patterns))}: there are {known}", field="tasks")
     return found
+
+
+def _try_policy(app: App, served: Sequence[str]) -> None:
+    """One that cannot be imported, or answers no lanes, is refused before anything is opened."""
+    from headway.model.policies import find
+
+    wished = app.settings.concurrency.value(app.settings.aging)
+    find(wished.policy)
+    for task in served:
+        wished.lanes(task, app.registry.get(task).options.resources, on_target=False)
 
 
 def _compose(app: App, database: Database, roles: Sequence[str], tasks: Sequence[str]) -> Supervisor:
@@ -149,20 +160,31 @@ def _compose(app: App, database: Database, roles: Sequence[str], tasks: Sequence
 
 
 def _settle_limits(call: Call, app: App, adopt: bool) -> None:
-    """One line when the database does not do as these settings say."""
+    """One line when the settings change what the database says, and one when they do not."""
     from headway.app import current_user
     from headway.engine import limits
+    from headway.model.policies import find
+    from headway.store.lanes import read_concurrency
 
     settings = app.settings
     found = limits.settle(
         app.database, settings.concurrency.value(settings.aging), settings.resources, actor=current_user(), adopt=adopt
     )
+    if found.changed:
+        shown = limits.shown
+        changed = "; ".join(f"{one.name} {shown(one.wished)} (was {shown(one.stored)})" for one in found.changed)
+        moved = (
+            f"; {found.relaned} waiting job{'s' if found.relaned > 1 else ''} got other lanes" if found.relaned else ""
+        )
+        call.out.say(f"headway: these settings are in force now: {changed}{moved}")
     if found.refused:
         stays = "; ".join(str(difference) for difference in found.refused)
         call.out.say(
             f"headway: other workers live, so the database wins over these settings: {stays};"
             " --adopt-settings takes over"
         )
+    with app.database.read() as tx:
+        find(read_concurrency(tx)[0].policy)  # a policy of others may not be importable here
 
 
 def _announce(call: Call, app: App, roles: Sequence[str], served: Sequence[str]) -> None:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from headway.model.estimate import Estimate
 from headway.model.job import Actor, Options, Run
 from headway.model.states import State
 from headway.model.values import instant_text
-from headway.model.waiting import Blocker
-from headway.store.reading import Event, JobView, Line, Report, Waiting, WorkerView
+from headway.model.waiting import Blocker, Explanation
+from headway.store.reading import Event, JobView, Line, Report, WorkerView
 from headway.store.workers import worker_name
 
 Json = dict[str, Any]
@@ -56,8 +57,8 @@ def job_json(view: JobView) -> Json:
         "priority": job.priority,
         "position": job.position,
         "rank": view.rank,
-        "target": None,
-        "resources": [],
+        "target": view.target,
+        "resources": list(options.resources),
         "template_id": None,
         "schedule_id": None,
         "execution_id": None,
@@ -157,12 +158,17 @@ def blocker_json(blocker: Blocker) -> Json:
     }
 
 
-def explain_json(waiting: Waiting) -> Json:
-    """`explain` of the API. There is no estimate without a history of similar jobs."""
+def explain_json(explained: Explanation) -> Json:
+    """`explain` of the API."""
+    expected = explained.start_estimate
     return {
-        "job_id": waiting.view.job.id,
-        "status": waiting.view.job.status.name,
-        "rank": waiting.view.rank,
-        "blockers": [blocker_json(one) for one in waiting.blockers],
-        "start_estimate": None,
+        "job_id": explained.job_id,
+        "status": explained.status,
+        "rank": explained.rank,
+        "blockers": [blocker_json(one) for one in explained.blockers],
+        "start_estimate": None if expected is None else _estimate(expected),
     }
+
+
+def _estimate(expected: Estimate) -> Json:
+    return {"p50": instant_text(expected.p50), "p90": instant_text(expected.p90)}

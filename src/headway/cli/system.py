@@ -14,6 +14,7 @@ from headway.cli.call import Call, Desk, command, family
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from headway.model.targets import TargetView
     from headway.model.waiting import Pause
     from headway.store.reading import Counts, JobView, Waiting, WorkerView
 
@@ -28,6 +29,8 @@ class Overview:
     now: int
     counts: Counts
     pause: Pause | None
+    everybody: Pause | None
+    blocked: list[TargetView]
     workers: list[tuple[WorkerView, bool]]
     running: list[JobView]
     waiting: list[Waiting]
@@ -37,7 +40,7 @@ def overview(desk: Desk, *, listed: int = 10) -> Overview:
     from headway.clock import micros
     from headway.engine.limits import lives
     from headway.model.states import State
-    from headway.store import reading
+    from headway.store import lanes, reading, targets
     from headway.store.pages import Filters
 
     now = desk.database.clock.now()
@@ -45,7 +48,8 @@ def overview(desk: Desk, *, listed: int = 10) -> Overview:
         return Overview(
             now,
             reading.counts(tx, desk.tenant_id, since=now - micros(DAY)),
-            reading.pause(tx, desk.tenant_id, now),
+            *lanes.pauses(tx, desk.tenant_id),
+            targets.blocked(tx, desk.tenant_id),
             [(worker, lives(worker)) for worker in reading.workers(tx, within=0.0)],
             reading.list_jobs(tx, desk.tenant_id, Filters(frozenset({State.RUNNING})), listed).items,
             reading.queue(tx, desk.tenant_id, listed, lives=lives),
@@ -56,6 +60,7 @@ def overview_json(seen: Overview, desk: Desk) -> dict[str, Any]:
     from headway.cli.opening import shown
     from headway.cli.queue import pause_json
     from headway.cli.shapes import job_json, time_or_none, worker_json
+    from headway.cli.targets import target_json
 
     wait = seen.counts.longest_wait
     return {
@@ -64,7 +69,8 @@ def overview_json(seen: Overview, desk: Desk) -> dict[str, Any]:
         "counts_at_least": seen.counts.at_least,
         "finished_since": time_or_none(seen.counts.since),
         "oldest_wait": {"job_id": wait[0], "queued_at": time_or_none(wait[1])} if wait else None,
-        "queue": pause_json(seen.pause),
+        "queue": pause_json(seen.pause, seen.everybody),
+        "blocked_targets": [target_json(one) for one in seen.blocked],
         "workers": [worker_json(worker, alive=alive) for worker, alive in seen.workers],
         "running": [job_json(view) for view in seen.running],
     }
@@ -74,6 +80,7 @@ def _page(seen: Overview, desk: Desk) -> list[RenderableType]:
     from headway.cli.opening import shown
     from headway.cli.out import one_line
     from headway.cli.tables import about, pairs
+    from headway.cli.targets import blocked_text
 
     counts = seen.counts.by_status
     plus = "+" if seen.counts.at_least else ""
@@ -84,7 +91,8 @@ def _page(seen: Overview, desk: Desk) -> list[RenderableType]:
     ended = ("COMPLETED", "FAILED", "SKIPPED", "CANCELLED")
     rows: list[tuple[str, object]] = [
         ("database", shown(desk.settings)),
-        ("queue", f"paused{_note(seen)}" if seen.pause else "open"),
+        ("queue", _pauses(seen) or "open"),
+        ("targets", blocked_text(seen.blocked)),
         ("workers", f"{len(alive)} with {slots} slots" if alive else "none: start one with `headway work`"),
         ("jobs", ", ".join(f"{counts[name]}{plus} {name.lower()}" for name in unfinished if counts[name]) or "none"),
         ("last 24 h", ", ".join(f"{counts[name]} {name.lower()}" for name in ended if counts[name]) or "none"),
@@ -93,12 +101,16 @@ def _page(seen: Overview, desk: Desk) -> list[RenderableType]:
     return [pairs([(name, one_line(str(value)) if value else None) for name, value in rows])]
 
 
-def _note(seen: Overview) -> str:
+def _pauses(seen: Overview) -> str:
+    found = (("paused", seen.pause), ("paused for everybody", seen.everybody))
+    return "; ".join(word + _note(pause, seen.now) for word, pause in found if pause is not None)
+
+
+def _note(pause: Pause, now: int) -> str:
     from headway.cli.tables import about
 
-    assert seen.pause is not None
-    until = f" for {about((seen.pause.until - seen.now) / 1e6)} more" if seen.pause.until else ""
-    return until + (f": {seen.pause.note}" if seen.pause.note else "")
+    until = f" for {about((pause.until - now) / 1e6)} more" if pause.until else ""
+    return until + (f": {pause.note}" if pause.note else "")
 
 
 def _tables(seen: Overview) -> list[RenderableType]:

@@ -7,13 +7,15 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from headway.cli.out import one_line, styled, table, visible
-from headway.model.job import Actor, Run
+from headway.model.job import Actor, Options, Run
 from headway.model.states import State
 from headway.model.values import duration_text, instant_text
+from headway.model.waiting import Explanation, sentence
 from headway.store.reading import Event, JobView, Line, Waiting, WorkerView
 from headway.store.workers import worker_name
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.table import Table
     from rich.text import Text
 
@@ -106,7 +108,8 @@ def reason(one: Waiting, now: int) -> str:
     if not one.blockers:
         return "next"
     first = one.blockers[0]
-    return first.detail + (f", {about((first.until - now) / 1e6)} to go" if first.until is not None else "")
+    by = f": {first.by}" if first.kind == "behind" and first.by else ""
+    return first.detail + by + (f", {about((first.until - now) / 1e6)} to go" if first.until is not None else "")
 
 
 def run_table(runs: Iterable[Run], now: int) -> Table:
@@ -183,6 +186,8 @@ def job_page(view: JobView, now: int) -> Table:
             ("rank", view.rank),
             ("attempt", f"{job.attempt}" + (f", retry of job {job.retry_of}" if job.retry_of else "")),
             ("key", job.key),
+            ("target", view.target),
+            ("resources", ", ".join(Options.parse(job.options).resources)),
             ("created", f"{when(job.created_at, now)} by {Actor.parse(job.created_by).shown}"),
             ("not before", when(job.not_before, now)),
             ("expires", when(job.expires_at, now)),
@@ -195,6 +200,17 @@ def job_page(view: JobView, now: int) -> Table:
             *_run_rows(run),
         ]
     )
+
+
+def explain_page(explained: Explanation, *, lost: bool) -> list[RenderableType]:
+    """What a job waits for, in order. `lost`: it runs, and its worker is gone."""
+    if lost:
+        return [explained.headline, "  its worker is gone: the next recovery ends it as LOST (start one: headway up)"]
+    if not explained.blockers:
+        starts = "" if explained.status == State.RUNNING.name else ": it starts next"
+        return [explained.headline, f"  nothing is in its way{starts}"]
+    rows = [(f"  {one.kind}", sentence(one, explained.now)) for one in explained.blockers]
+    return [explained.headline, pairs(rows)]
 
 
 def run_page(run: Run, now: int) -> Table:

@@ -7,7 +7,22 @@ from typing import Annotated, Any
 import typer
 
 from headway.cli.call import Call, command
-from headway.cli.choosing import LARGEST, By, Ids, Key, Kind, Search, Since, Status, TaskName, Until, Yes, apply, choose
+from headway.cli.choosing import (
+    LARGEST,
+    By,
+    Ids,
+    Key,
+    Kind,
+    Search,
+    Since,
+    Status,
+    TargetName,
+    TaskName,
+    Until,
+    Yes,
+    apply,
+    choose,
+)
 
 NONE: list[str] = []
 Id = Annotated[int, typer.Argument(metavar="ID", help="A job by its number.", min=1, max=LARGEST)]
@@ -32,16 +47,18 @@ def _plain(family: typer.Typer, verb: str, said: str, help: str) -> None:
         since: Since = None,
         until: Until = None,
         search: Search = None,
+        target: TargetName = None,
         yes: Yes = False,
     ) -> int:
-        given = _given(status, task, key, kind, by, since, until, search)
+        given = _given(status, task, key, kind, by, since, until, search, target)
         with call.desk() as desk:
             chosen = choose(call, desk, verb, ids or [], given, yes=yes)
             return apply(call, desk, chosen, getattr(desk.client, verb), said)
 
 
 def _given(*values: Any) -> dict[str, Any]:
-    return dict(zip(("status", "task", "key", "kind", "by", "since", "until", "search"), values, strict=True))
+    names = ("status", "task", "key", "kind", "by", "since", "until", "search", "target")
+    return dict(zip(names, values, strict=True))
 
 
 def register(jobs: typer.Typer) -> None:
@@ -61,6 +78,7 @@ def register(jobs: typer.Typer) -> None:
         since: Since = None,
         until: Until = None,
         search: Search = None,
+        target: TargetName = None,
         yes: Yes = False,
         budget: Budget = NONE,
     ) -> int:
@@ -68,7 +86,7 @@ def register(jobs: typer.Typer) -> None:
         from headway.cli import parsing
 
         caps = parsing.budget(budget)
-        given = _given(status, task, key, kind, by, since, until, search)
+        given = _given(status, task, key, kind, by, since, until, search, target)
         with call.desk() as desk:
             chosen = choose(call, desk, "resume", ids or [], given, yes=yes)
             return apply(call, desk, chosen, lambda job_id: desk.client.resume(job_id, caps), "resumed")
@@ -85,6 +103,7 @@ def register(jobs: typer.Typer) -> None:
         since: Since = None,
         until: Until = None,
         search: Search = None,
+        target: TargetName = None,
         yes: Yes = False,
         params: Params = None,
         priority: Priority = None,
@@ -95,7 +114,7 @@ def register(jobs: typer.Typer) -> None:
 
         others = parsing.params([], params) if params is not None else None
         caps = parsing.budget(budget)
-        given = _given(status, task, key, kind, by, since, until, search)
+        given = _given(status, task, key, kind, by, since, until, search, target)
         with call.desk() as desk:
             chosen = choose(call, desk, "retry", ids or [], given, yes=yes)
             again = lambda job_id: desk.client.retry(job_id, params=others, priority=priority, budget=caps)  # noqa: E731
@@ -113,6 +132,7 @@ def register(jobs: typer.Typer) -> None:
         since: Since = None,
         until: Until = None,
         search: Search = None,
+        target: TargetName = None,
         yes: Yes = False,
         result: Annotated[str, typer.Option(metavar="JSON", help="The result to record.")] = "null",
     ) -> int:
@@ -120,7 +140,7 @@ def register(jobs: typer.Typer) -> None:
         from headway.model.values import from_json
 
         value = from_json(result, field="result")
-        given = _given(status, task, key, kind, by, since, until, search)
+        given = _given(status, task, key, kind, by, since, until, search, target)
         with call.desk() as desk:
             chosen = choose(call, desk, "resolve", ids or [], given, yes=yes)
             return apply(call, desk, chosen, lambda job_id: desk.client.resolve(job_id, value), "resolved")

@@ -10,13 +10,22 @@ from dataclasses import replace
 from typing import Any
 
 from headway.clock import micros
+from headway.engine import reserving
 from headway.engine.registry import Registry, unknown_text
 from headway.errors import BadInput, CommitUnknown, NotFound, WrongState
 from headway.model import verbs
-from headway.model.job import Actor, Job, NewJob, Options
+from headway.model.job import Actor, Job, NewJob, Options, Reservation
 from headway.model.retry import RetryPolicy
 from headway.model.states import State, Verb
-from headway.model.values import check_budget, check_priority, to_json
+from headway.model.values import (
+    check_budget,
+    check_note,
+    check_priority,
+    check_resources,
+    duration_text,
+    seconds,
+    to_json,
+)
 from headway.model.verbs import Change
 from headway.store import jobs, places, targets
 from headway.store.db import Database, Row, Tx
@@ -53,8 +62,10 @@ class Client:
         tenant: str = "default",
         retry: RetryPolicy | None = None,
         resources: Mapping[str, int] | None = None,
+        reservation_ttl: float = 600.0,
     ) -> None:
         self.database = database
+        self.longest_ttl = reservation_ttl
         self.usual_retry = retry or RetryPolicy()
         self.registry = registry
         self.actor = actor
@@ -428,7 +439,7 @@ class Client:
 
     def pause_queue(self, *, note: str | None = None, until: int | None = None, everybody: bool = False) -> None:
         """Nothing more starts, for this tenant or for all; what runs goes on."""
-        facts: dict[str, object] = {"note": note, "until": until}
+        facts: dict[str, object] = {"note": check_note(note), "until": until}
         self._tenant_event(0 if everybody else self.tenant_id, "pause_tenant", "tenant.paused", facts)
 
     def resume_queue(self, *, everybody: bool = False) -> None:
@@ -437,6 +448,7 @@ class Client:
     def _tenant_event(self, tenant_id: int, statement: str, kind: str, facts: dict[str, object]) -> None:
         def work(tx: Tx) -> None:
             tx.run("lock_tenant", id=tenant_id)
+            tx.run("claim_lock")  # so that every claim was made either before a pause or after it
             ((version,),) = tx.run(statement, id=tenant_id, **facts)
             data = json.dumps({name: fact for name, fact in facts.items() if fact is not None})
             event = (tenant_id, "tenant", tenant_id, version, kind, None, self.actor.text(), None, data)
@@ -449,7 +461,9 @@ class Client:
 
     def pause_target(self, name: str, *, note: str | None = None) -> None:
         """Nothing more starts on this target; what runs there goes on."""
-        self.database.transact("target_paused", lambda tx: targets.pause(tx, self.tenant_id, name, note, self.actor))
+        self.database.transact(
+            "target_paused", lambda tx: targets.pause(tx, self.tenant_id, name, check_note(note), self.actor)
+        )
 
     def resume_target(self, name: str) -> None:
         self.database.transact("target_resumed", lambda tx: targets.resume(tx, self.tenant_id, name, self.actor))
@@ -460,11 +474,61 @@ class Client:
             target_id = find_target(tx, self.tenant_id, name)[0]
             ((_, _, holder, status, _, _),) = tx.run("target_queues", ids=json.dumps([target_id]))
         if holder is None:
-            raise WrongState(f"nobody holds the target {name!r}", status="free")
+            raise WrongState(f"no job holds the target {name!r}: there is nothing to release", status="free")
         if status not in (State.PAUSED, State.ERROR):
-            word = State(status).name
-            raise WrongState(f"job {holder} on {name!r} is {word}: interrupt or cancel it instead", status=word)
+            word, verbs_left = State(status).name, "cancel" if status == State.QUEUED else "interrupt or cancel"
+            raise WrongState(f"job {holder} on {name!r} is {word}: {verbs_left} it instead", status=word)
         return self.release(holder)
+
+    # --- reservations of programs outside ---
+
+    def reserve(
+        self, *, resources: Sequence[str] = (), target: str | None = None, ttl: float | str | None = None
+    ) -> Reservation:
+        """The next slot of these. It is there from `granted_at` on, and for `ttl` after the last renewal."""
+        names, micros_to_live = check_resources(resources), self._ttl(ttl)
+        if not names and target is None:
+            raise BadInput("name a resource or a target to reserve", field="resources")
+        tenant_id, lanes = self.tenant_id, Lanes(self.database, resources=self.lanes.defined)
+
+        def work(tx: Tx) -> Reservation:
+            target_id = None if target is None else int(find_target(tx, tenant_id, target)[0])
+            wish = reserving.Wish(tenant_id, self.actor.shown, names, target_id)
+            number, _ = reserving.reserve(tx, lanes, wish, self.actor, ttl=micros_to_live)
+            return reserving.find(tx, tenant_id, number)
+
+        return self.database.transact("reserve", work)
+
+    def _ttl(self, wish: float | str | None) -> int:
+        longest = duration_text(self.longest_ttl)
+        ttl = self.longest_ttl if wish is None else seconds(wish, field="ttl")
+        if not 0 < ttl <= self.longest_ttl:
+            raise BadInput(f"ttl must be more than 0 and at most {longest}: renew it while you need it", field="ttl")
+        return micros(ttl)
+
+    def renew_reservation(self, number: int) -> Reservation:
+        """Another ttl from now on; also the way to see whether it was granted."""
+        tenant_id, lanes = self.tenant_id, Lanes(self.database)
+        found = self.database.transact("renew_reservation", lambda tx: reserving.renew(tx, lanes, tenant_id, number))
+        if found.finished_at is not None:
+            raise WrongState(f"reservation {number} is {found.status}: make a new one", status=found.status)
+        if found.ttl is None:
+            raise WrongState(f"reservation {number} is renewed by {found.holder} itself", status=found.status)
+        return found
+
+    def release_reservation(self, number: int) -> Reservation:
+        tenant_id, lanes = self.tenant_id, Lanes(self.database)
+        ended = self.database.transact(
+            "release_reservation", lambda tx: reserving.give_back(tx, lanes, tenant_id, number, self.actor)
+        )
+        found = self.reservation(number)
+        if not ended:
+            raise WrongState(f"reservation {number} is {found.status} already", status=found.status)
+        return found
+
+    def reservation(self, number: int) -> Reservation:
+        with self.database.read() as tx:
+            return reserving.find(tx, self.tenant_id, number)
 
 
 def _expect(job: Job, version: int | None) -> None:

@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.engine.client import Client
+from headway.engine.limits import lives
 from headway.errors import JobFailed
 from headway.model import job as stored
 from headway.model.states import State
 from headway.model.values import instant
-from headway.store import jobs
+from headway.model.waiting import Explanation
+from headway.store import jobs, reading
 
 # How long `result()` sleeps between two looks: short at first, for jobs that take no time.
 LOOKS = (0.002, 0.005, 0.01, 0.02, 0.05)
@@ -41,6 +43,11 @@ class Job:
     def run(self) -> stored.Run | None:
         with self._client.database.read() as tx:
             return jobs.run_of(tx, self.id)
+
+    def explain(self) -> Explanation:
+        """Why it does not run now: its rank, what is in its way in order, and when it may start."""
+        with self._client.database.read() as tx:
+            return reading.explain(tx, self._client.tenant_id, self.id, lives=lives)
 
     def result(self, timeout: float | None = None) -> Any:
         """Waits for the end of the job's whole retry chain and returns its result."""

@@ -9,7 +9,7 @@ from headway.engine import processes
 from headway.errors import BadInput, NotFound
 from headway.model.job import Actor
 from headway.model.policies import Concurrency, find
-from headway.model.values import closest
+from headway.model.values import closest, duration_text
 from headway.store import lanes, reading
 from headway.store.db import Database, Tx
 from headway.store.lanes import Lanes
@@ -27,10 +27,13 @@ class Difference:
     wished: object
 
     def __str__(self) -> str:
-        return f"{self.name} {_shown(self.stored)}, not {_shown(self.wished)}"
+        return f"{self.name} {shown(self.stored)}, not {shown(self.wished)}"
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A limit, a policy's name or a duration for people."""
+    if isinstance(value, float):
+        return duration_text(value)
     return "none" if value is None else str(value)
 
 
@@ -119,7 +122,7 @@ def change(database: Database, name: str, capacity: int | None, *, tenant_id: in
         lane = name if name in known else f"task:{name}"
         if lane not in known:
             near = closest(name, known)
-            hint = f"did you mean {near}?" if near else "a lane comes into being with its first job"
+            hint = f"did you mean {near}?" if near else "see `headway limits ls`, or name it in the settings"
             raise NotFound(f"there is no lane {name!r}: {hint}", code="unknown_lane")
         lane_id, kind = known[lane]
         if kind == "resource" and capacity is None:

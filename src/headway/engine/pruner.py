@@ -1,4 +1,4 @@
-"""Retention: whole chains that ended long ago are deleted, and a tally says how many there were."""
+"""Retention: whole chains that ended long ago are deleted, and a tally says how many there were; reservations too."""
 
 from __future__ import annotations
 
@@ -31,8 +31,16 @@ class Pruner(Loop):
         if self.retention is None:
             return INTERVAL
         before = self.database.clock.now() - micros(self.retention)
-        deleted = self.prune(before)
+        deleted = self.prune(before) + self.prune_reservations(before)
         return 0.0 if deleted else INTERVAL
+
+    def prune_reservations(self, before: int) -> int:
+        """Some that ended before an instant, with their events; how many. No claim looks at them any more, so nobody
+        has to be kept from claiming meanwhile."""
+        with self.database.read() as tx:
+            if not tx.run("ended_reservation", before=before):
+                return 0
+        return self.database.transact("prune_reservations", lambda tx: _delete_reservations(tx, before))
 
     def prune(self, before: int) -> int:
         """One batch of chains that ended before an instant. Returns how many jobs went: 0 ends a pass."""
@@ -55,6 +63,15 @@ class Pruner(Loop):
                 found += [[job.id for job in chain] for chain in chains if all(_ended(job, before) for job in chain)]
                 self.after = page[-1]
         return found
+
+
+def _delete_reservations(tx: Tx, before: int) -> int:
+    tx.run("pin_plans")
+    tx.run("begin_pruning")
+    gone = tx.run("prune_reservations", before=before)
+    tx.run("prune_workers", before=before)
+    tx.run("end_pruning")
+    return len(gone)
 
 
 def _first_jobs(tx: Tx, before: int, after: tuple[int, int]) -> list[tuple[int, int]]:

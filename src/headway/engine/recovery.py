@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from headway.clock import micros
 from headway.engine import processes
@@ -13,7 +13,7 @@ from headway.engine.loop import Loop
 from headway.model.job import SYSTEM, Job
 from headway.model.outcome import Lost
 from headway.model.states import State
-from headway.store import jobs, rows, workers
+from headway.store import jobs, reservations, rows, workers
 from headway.store.db import Database, Tx
 
 log = logging.getLogger("headway")
@@ -42,6 +42,7 @@ class Recovery(Loop):
         self._give_up_the_dead()
         stubborn = self._end_left_processes()
         self._settle_orphans(stubborn)
+        self._end_lost_reservations(stubborn)
         self._mend_damage()
         self._decide_failures(everything=self.first)
         self.first = False
@@ -125,14 +126,44 @@ class Recovery(Loop):
 
     def _still_at_work(self, tx: Tx, job: Job, lost: Lost) -> bool:
         """Its worker was given up after this round ended the processes of others: the next round ends its own."""
-        left = [] if lost.remains else tx.run("processes_of", worker_id=job.worker_id)
-        return any((host, boot) == self.here for *_, host, boot in left)
+        return not lost.remains and job.worker_id is not None and self._left_here(tx, job.worker_id)
+
+    def _left_here(self, tx: Tx, worker_id: int) -> bool:
+        """Whether processes of it may still be at work on this host."""
+        return any((host, boot) == self.here for *_, host, boot in tx.run("processes_of", worker_id=worker_id))
 
     @staticmethod
     def _take(tx: Tx, job_id: int) -> Job | None:
         """Locked unless another process is at it already: then it is theirs."""
         found = tx.run("try_lock_job", id=job_id)
         return rows.job(found[0]) if found else None
+
+    # --- what they held ---
+
+    def _end_lost_reservations(self, stubborn: set[int]) -> None:
+        """Reservations whose holder is gone, or that were not renewed in time. While processes of a holder are still
+        there its lanes stay closed, as they would for a job that runs."""
+        with self.database.read() as tx:
+            ((now,),) = tx.run("time")
+            overdue = any(one.expires_at is not None and one.expires_at <= now for one in reservations.active(tx))
+            lost = [(number, holder) for number, holder in tx.run("lost_reservations") if holder not in stubborn]
+        if overdue or lost:
+            ended = self.database.transact("expire_reservations", lambda tx: self._expire(tx, lost))
+            for number in ended:
+                log.warning("recovery: reservation %d, which nobody renews, is now EXPIRED", number)
+
+    def _expire(self, tx: Tx, lost: Sequence[tuple[int, int]]) -> list[int]:
+        tx.run("claim_lock")
+        ((now,),) = tx.run("time")
+        before = {one.id for one in reservations.active(tx)}
+        for number, holder in lost:
+            if not self._left_here(tx, holder):
+                why = f"its holder, {workers.worker_name(holder)}, is gone"
+                reservations.end(tx, number, status="EXPIRED", actor=SYSTEM, outcome="ABANDONED", error=why)
+        reservations.drop_expired(tx, reservations.active(tx), now)
+        return sorted(before - {one.id for one in reservations.active(tx)})
+
+    # --- what is not as it should be ---
 
     def _mend_damage(self) -> None:
         """RUNNING with a finished or missing run: no transaction of ours leaves that behind, damage may."""

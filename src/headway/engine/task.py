@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from headway.clock import micros
 from headway.engine.client import Client
@@ -13,7 +13,10 @@ from headway.engine.registry import TaskSpec
 from headway.errors import BadInput
 from headway.model.job import ON_ERROR, ON_LOST, ON_SHUTDOWN, NewJob, Options, check_choice
 from headway.model.retry import RetryPolicy
-from headway.model.values import check_budget, check_name, check_priority, instant, seconds, to_json
+from headway.model.values import check_budget, check_name, check_priority, check_resources, instant, seconds, to_json
+
+if TYPE_CHECKING:
+    from headway.engine.direct import Caller
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,12 +49,6 @@ def make_options(
         on_shutdown=on_shutdown or base.on_shutdown,
         resources=base.resources if resources is None else check_resources(resources),
     )
-
-
-def check_resources(names: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(names, str) or not isinstance(names, Iterable):
-        raise BadInput(f"resources must be a list of names, not {names!r}", field="resources")
-    return tuple(sorted({check_name(name, field="resources") for name in names}))
 
 
 def _positive(value: float, field: str) -> float:
@@ -97,6 +94,7 @@ class Wishes:
         key: str | None = None,
         hold: bool = False,
         target: str | None = None,
+        wait: float | str | None = None,
         connection: Any = None,
         retry_policy: RetryPolicy | Mapping[str, Any] | int | None = None,
         **options: Any,
@@ -109,6 +107,17 @@ class Wishes:
         if retry_policy is not None:
             options["retry"] = retry_policy
         self.connection = connection
+        self.wait = None if wait is None else seconds(wait, field="wait")
+        only_jobs = {
+            "priority": priority,
+            "delay": delay,
+            "not_before": not_before,
+            "expires_at": expires_at,
+            "key": key,
+            "hold": hold or None,
+            "connection": connection,
+        }
+        self.only_jobs = [name for name, wish in only_jobs.items() if wish is not None]
         self.options = make_options(spec.options, **options) if options else spec.options
         self.retries = [wish for wish in (spec.retry, options.get("retry")) if wish is not None]
         self._text: tuple[RetryPolicy, str] | None = None
@@ -137,11 +146,12 @@ class Wishes:
 class Task(Generic[P, R]):
     """A task. Calling it is a plain call; `enqueue` makes a job of the same arguments."""
 
-    def __init__(self, spec: TaskSpec, client: Callable[[], Client]) -> None:
+    def __init__(self, spec: TaskSpec, client: Callable[[], Client], caller: Callable[[], Caller]) -> None:
         self.spec = spec
         self.name = spec.name
         self.function = spec.function
         self._client = client
+        self._caller = caller
         self._wishes = Wishes(spec)
         self.__doc__ = spec.function.__doc__
         self.__wrapped__ = spec.function
@@ -154,7 +164,7 @@ class Task(Generic[P, R]):
 
     def using(self, **wishes: Any) -> Task[P, R]:
         """The same task with other options for the jobs made from it: priority, delay, key, budget, retry, …"""
-        other: Task[P, R] = Task(self.spec, self._client)
+        other: Task[P, R] = Task(self.spec, self._client, self._caller)
         other._wishes = Wishes(self.spec, **wishes)
         return other
 
@@ -163,6 +173,8 @@ class Task(Generic[P, R]):
         return to_json(self.spec.signature.check(params), field="params")
 
     def _new_job(self, client: Client, params: str) -> NewJob:
+        if self._wishes.wait is not None:
+            raise BadInput("wait is for direct calls: a job waits in the queue as long as it takes", field="wait")
         return NewJob(self.name, params, self._wishes.text(client.usual_retry), **self._wishes.fields)  # type: ignore[arg-type]
 
     def enqueue(self, *args: P.args, **params: P.kwargs) -> Job:
@@ -189,3 +201,19 @@ class Task(Generic[P, R]):
         if job.key is not None:
             raise BadInput("enqueue_many makes several jobs, and a key belongs to one: use enqueue", field="key")
         return [Job(client, job_id) for job_id, _ in client.enqueue_alike(job, texts)]
+
+    def call(self, *args: P.args, **params: P.kwargs) -> Any:
+        """Runs it now, before the queue of its lanes, and answers its result. It is not a job."""
+        from headway.engine.direct import Direct  # with all that runs tasks: most processes only enqueue
+
+        if args:
+            raise BadInput(f"{self.name}: give params by name, as in call(topic=…)", field="params")
+        wishes = self._wishes
+        if wishes.only_jobs:
+            name = wishes.only_jobs[0]
+            raise BadInput(f"{name} is for jobs: a direct call is the next one, once", field=name)
+        checked = self._params(params)
+        options, target = wishes.text(self._client().usual_retry), wishes.fields["target"]
+        assert target is None or isinstance(target, str)
+        direct = Direct(self.spec, checked, options, wishes.options.resources, target, wishes.wait)
+        return self._caller().call(direct)

@@ -206,7 +206,7 @@ class Worker(WokenLoop):
         A wake-up may also mean a stop request, or a new time to wait for.
         """
         with self.database.read() as tx:
-            view = claims.look(tx)
+            view = claims.glance(tx)
             self._remember(view)
             if self.running:
                 for job_id, fence, _ in workers.stop_requests(tx, self.who.id):

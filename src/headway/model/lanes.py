@@ -47,7 +47,11 @@ class Rooms:
     barred: set[int] = field(default_factory=set)
 
     def admits(self, bucket: Bucket) -> bool:
-        return all(lane not in self.closed and self.free.get(lane, 1) > 0 for lane in bucket.lanes)
+        # Not `all(…)`, which costs thrice as much: every claim comes here for every bucket.
+        for lane in bucket.lanes:  # noqa: SIM110
+            if self.free.get(lane, 1) <= 0 or lane in self.closed:
+                return False
+        return True
 
     def take(self, lanes: Iterable[int]) -> None:
         for lane in lanes:
@@ -62,9 +66,10 @@ def rooms_of(buckets: Sequence[Bucket], capacity: Mapping[int, int | None], runn
     """Free places per limited lane. `running` counts the running jobs per bucket."""
     free = {lane: limit for lane, limit in capacity.items() if limit is not None}
     for bucket in buckets:
+        count = running.get(bucket.id, 0)
         for lane in bucket.lanes:
             if lane in free:
-                free[lane] -= running.get(bucket.id, 0)
+                free[lane] -= count
     return Rooms(free)
 
 

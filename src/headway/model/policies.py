@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
 
 from headway.errors import BadInput
+from headway.model.values import check_name
 
 GLOBAL = "global"
 BUILT_IN = ("global", "per_task", "per_resource")
@@ -69,7 +70,22 @@ class Concurrency:
         """The policy's lanes of a kind of work."""
         if on_target and self.targets != "global":
             return ()
-        return tuple(dict.fromkeys(find(self.policy).lanes(task, tuple(resources))))
+        return _ask(self.policy, task, tuple(resources))
+
+
+def _ask(policy: str, task: str, resources: Sequence[str]) -> tuple[str, ...]:
+    """What a policy answers, each lane once."""
+    place = f"concurrency.policy: {policy} for the task {task}"
+    try:
+        answer: object = find(policy).lanes(task, resources)
+    except BadInput:
+        raise
+    except Exception as error:  # it is the user's code that runs here
+        problem = f"{type(error).__name__}: {error}"
+        raise BadInput(f"{place} failed with {problem}: correct it", field="concurrency.policy") from error
+    if isinstance(answer, str) or not isinstance(answer, Iterable):
+        raise BadInput(f"{place} must answer a list of lanes, not {answer!r}", field="concurrency.policy")
+    return tuple(dict.fromkeys(check_name(lane, field=f"{place} answers a lane that") for lane in answer))
 
 
 _FOUND: dict[str, ConcurrencyPolicy] = {}
@@ -86,10 +102,13 @@ def _own(name: str) -> ConcurrencyPolicy:
     module, _, attribute = name.replace(":", ".").rpartition(".")
     try:
         made: Any = getattr(import_module(module), attribute) if module else None
-    except (ImportError, AttributeError) as error:
-        raise BadInput(f"concurrency.policy: {name} cannot be imported: {error}", field="concurrency.policy") from error
-    if isinstance(made, type):
-        made = made()
+        made = made() if isinstance(made, type) else made
+    except Exception as error:  # it is the user's code that runs here
+        raise BadInput(
+            f"concurrency.policy: {name} cannot be imported: {type(error).__name__}: {error}: correct it, or run"
+            " headway where it can be",
+            field="concurrency.policy",
+        ) from error
     if made is None or not callable(getattr(made, "lanes", None)):
         choices = ", ".join(BUILT_IN)
         raise BadInput(

@@ -257,6 +257,20 @@ def check_name(text: object, *, field: str) -> str:
     return text
 
 
+def check_note(text: str | None, *, field: str = "note") -> str | None:
+    """A word of explanation from a person."""
+    if text is not None:
+        _check_value(text, field, JSON_LIMIT)
+    return text
+
+
+def check_resources(names: object, *, field: str = "resources") -> tuple[str, ...]:
+    """The names of resources, each once."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise BadInput(f"{field} must be a list of names, not {names!r}", field=field)
+    return tuple(sorted({check_name(name, field=field) for name in names}))
+
+
 def check_task_name(text: object, *, field: str = "task") -> str:
     name = check_name(text, field=field)
     if not _TASK_NAME.fullmatch(name):

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from headway.model.estimate import Estimate, span
 from headway.model.job import Job
 from headway.model.states import State
+from headway.model.targets import Holder
+
+# Of so many reservations each is named; of more, the others are counted.
+NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +26,39 @@ class Blocker:
 
 
 @dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a job does not run now, and when it may start. Without blockers it is one of the next to be claimed."""
+
+    job_id: int
+    status: str
+    rank: int | None
+    blockers: tuple[Blocker, ...]
+    start_estimate: Estimate | None
+    now: int
+
+    def __str__(self) -> str:
+        return "\n".join([self.headline, *(f"  {one.kind}: {sentence(one, self.now)}" for one in self.blockers)])
+
+    @property
+    def headline(self) -> str:
+        rank = f", rank {self.rank}" if self.rank is not None else ""
+        starts = f": {self.start_estimate.shown(self.now)}" if self.start_estimate is not None else ""
+        return f"job {self.job_id} is {self.status}{rank}{starts}"
+
+
+def sentence(blocker: Blocker, now: int) -> str:
+    """A blocker in words, with who and since when."""
+    since = None if blocker.since is None else f"for {span(now - blocker.since)}"
+    until = None if blocker.until is None else f"{span(blocker.until - now)} to go"
+    by = None if blocker.by and blocker.detail.startswith(f"{blocker.by} ") else blocker.by
+    known = ", ".join(part for part in (by, since, until) if part)
+    return f"{blocker.detail} ({known})" if known else blocker.detail
+
+
+# --- what surrounds a job -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     since: int
     until: int | None = None
@@ -28,45 +66,145 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
+class Runner:
+    """A job that runs on a lane, without its number if it is another tenant's."""
+
+    since: int
+    job_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LaneLoad:
-    """A lane as it is now: its limit (None: none) and the jobs that run on it."""
+    """A lane as it is now. `free` is what running jobs and granted reservations leave (None: there is no limit);
+    `closed`: reserved for direct calls."""
 
     name: str
-    capacity: int | None
-    running: tuple[int, ...] = ()
+    capacity: int | None = None
+    running: tuple[Runner, ...] = ()
+    resource: bool = False
+    free: int | None = None
+    closed: bool = False
 
     @property
-    def full(self) -> bool:
-        return self.capacity is not None and len(self.running) >= self.capacity
+    def open(self) -> bool:
+        return not self.closed and (self.free is None or self.free > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetLoad:
+    """A target as it is now: who has it, who is first in its queue, whether it is reserved for direct calls."""
+
+    name: str
+    pause: Pause | None = None
+    holder: Holder | None = None
+    first: int | None = None
+    shut: bool = False
+
+    def lets(self, job_id: int | None) -> bool:
+        """Whether this job may start as far as the target goes."""
+        if self.pause is not None or self.shut:
+            return False
+        return (self.holder.job_id if self.holder is not None else self.first) == job_id
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """An active reservation. `holder` is None if it is another tenant's."""
+
+    lanes: frozenset[int]
+    target_id: int | None
+    since: int
+    until: int | None = None
+    granted: bool = False
+    holder: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A job that stands in line, without its number if it is another tenant's. `open`: as far as its target goes."""
+
+    id: int | None
+    task: str
+    lanes: tuple[int, ...] = ()
+    target_id: int | None = None
+    open: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Hand:
+    """A living worker: its tasks, its free slots, and how many of them the next claims leave."""
+
+    tasks: frozenset[str]
+    free: int = 0
+    left: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What surrounds the queue of a tenant at one moment. `free` counts the free slots for each task that is served."""
+    """What surrounds the queue of a tenant at one moment.
+
+    `everybody` is the pause of all queues. `line` is the beginning of the queue in order; who is not in it is further
+    back. `picks` are the jobs that the next claims take, as the claim itself would choose them. `held`: since
+    when PAUSED and ERROR jobs are.
+    """
 
     now: int
     pause: Pause | None = None
+    everybody: Pause | None = None
     lanes: Mapping[int, LaneLoad] = field(default_factory=dict)
-    free: Mapping[str, int] = field(default_factory=dict)
-    workers: int = 0
+    targets: Mapping[int, TargetLoad] = field(default_factory=dict)
+    promises: tuple[Promise, ...] = ()
+    hands: tuple[Hand, ...] = ()
+    line: tuple[Queued, ...] = ()
+    picks: tuple[Queued, ...] = ()
+    picked: frozenset[int] = frozenset()
+    held: Mapping[int, int] = field(default_factory=dict)
 
 
-def blockers(
-    job: Job, lanes: tuple[int, ...], scene: Scene, *, rank: int | None = None, ahead: int | None = None
-) -> list[Blocker]:
-    """All that keeps a job from running. `rank` is its place among the queued ones, `ahead` the job before it."""
-    if job.status is State.RUNNING:
+def lapsed(job: Job, now: int) -> bool:
+    """It was to start before now and did not: the next claim skips it."""
+    return job.status.claimable_later and job.fence == 0 and job.expires_at is not None and job.expires_at <= now
+
+
+def queued(job: Job, now: int) -> bool:
+    """In the queue, or about to be: the next claim moves what is due first."""
+    if lapsed(job, now):
+        return False
+    due = job.status is State.SCHEDULED and job.not_before is not None and job.not_before <= now
+    return job.status is State.QUEUED or due
+
+
+# --- blockers -----------------------------------------------------------------------------------------------------
+
+
+def blockers(job: Job, lanes: tuple[int, ...], scene: Scene) -> list[Blocker]:
+    """All that keeps a job from running. `lanes` are those that it needs by the policy of now."""
+    if job.status is State.RUNNING or job.id in scene.picked:
         return []
-    if job.status is not State.QUEUED:
-        return [_not_queued(job)]
-    found = [*_pause(scene), *_lanes(lanes, scene), *_workers(job.task, scene)]
-    if rank != 1:
-        where = f"rank {rank - 1}" if rank is not None else "many others"
-        found.append(Blocker("behind", f"behind {where}", f"job {ahead}" if ahead is not None else None))
-    return found
+    if not queued(job, scene.now):
+        return [_not_queued(job, scene)]
+    found = [
+        *_pauses(scene),
+        *_target(job, scene),
+        *_lanes(lanes, scene),
+        *_promises(job, lanes, scene),
+        *_workers(job.task, scene),
+    ]
+    return [*found, *_behind(_placed(job, lanes, scene), scene, alone=not found)]
 
 
-def _not_queued(job: Job) -> Blocker:
+def _placed(job: Job, lanes: tuple[int, ...], scene: Scene) -> Queued:
+    target = _target_of(job, scene)
+    return Queued(job.id, job.task, lanes, job.target_id, target is None or target.lets(job.id))
+
+
+def _target_of(job: Job | Queued, scene: Scene) -> TargetLoad | None:
+    return scene.targets.get(job.target_id) if job.target_id is not None else None
+
+
+def _not_queued(job: Job, scene: Scene) -> Blocker:
+    if lapsed(job, scene.now):
+        return Blocker("status", "its time is over: the next claim skips it", since=job.expires_at)
     match job.status:
         case State.SCHEDULED:
             return Blocker("not_before", "waits for its time", until=job.not_before)
@@ -75,30 +213,148 @@ def _not_queued(job: Job) -> Blocker:
         case State.WAITING:
             return Blocker("stage", "its stage is not open yet")
         case State.PAUSED | State.ERROR:
-            why = f" ({job.reason})" if job.reason else ""
-            return Blocker("status", f"is {job.status.name}{why}: resume, resolve, release, retry or cancel it")
+            detail = f"is {job.status.name}{_why(job.reason)}: resume, resolve, release, retry or cancel it"
+            return Blocker("status", detail, since=scene.held.get(job.id))
     return Blocker("status", f"has ended: {job.status.name}", since=job.finished_at)
 
 
-def _pause(scene: Scene) -> Iterator[Blocker]:
+def _why(reason: str | None) -> str:
+    first = (reason or "").strip().partition("\n")[0]
+    return f" ({first})" if first else ""
+
+
+def _pauses(scene: Scene) -> Iterator[Blocker]:
+    if scene.everybody is not None:
+        yield _pause(scene.everybody, "all queues are paused", "headway queue resume --all")
     if scene.pause is not None:
-        note = f": {scene.pause.note}" if scene.pause.note else ""
-        yield Blocker("paused", f"the queue is paused{note}", since=scene.pause.since, until=scene.pause.until)
+        yield _pause(scene.pause, "the queue is paused", "headway queue resume")
 
 
-def _lanes(lanes: tuple[int, ...], scene: Scene) -> Iterator[Blocker]:
-    for lane in lanes:
-        load = scene.lanes.get(lane)
-        if load is not None and load.full:
-            # A job of another tenant is there without its number.
-            by = ", ".join(f"job {job_id}" for job_id in load.running if job_id) or None
-            yield Blocker("lane", f"the {load.name} lane is full: {len(load.running)} of {load.capacity} run", by)
+def _pause(pause: Pause, words: str, remedy: str) -> Blocker:
+    note = f": {pause.note}" if pause.note else ""
+    return Blocker("paused", f"{words}{note}; {remedy} lets it go on", since=pause.since, until=pause.until)
+
+
+def _target(job: Job, scene: Scene) -> Iterator[Blocker]:
+    target = _target_of(job, scene)
+    if target is None:
+        return
+    if target.pause is not None:
+        yield _pause(target.pause, f"the target {target.name} is paused", f"headway targets resume {target.name}")
+    holder = target.holder
+    if holder is None or holder.job_id == job.id:
+        return
+    by = f"job {holder.job_id}"
+    if holder.status is State.RUNNING:
+        yield Blocker("target_busy", f"{by} runs on {target.name}", by, holder.since)
+    elif holder.status is State.QUEUED:
+        yield Blocker("target_held", f"{by} was resumed on {target.name} and goes first", by, holder.since)
+    else:
+        hint = f"headway jobs resume {holder.job_id}, or resolve, retry, release or cancel it"
+        detail = f"{by} holds {target.name}: it is {holder.status.name}{_why(holder.reason)}; {hint}"
+        yield Blocker("target_held", detail, by, holder.since)
+
+
+def _lanes(lanes: Sequence[int], scene: Scene) -> Iterator[Blocker]:
+    """Policy lanes first. A lane that only reservations fill is theirs to name."""
+    loads = [scene.lanes[lane] for lane in lanes if lane in scene.lanes]
+    for load in sorted(loads, key=lambda load: load.resource):
+        if load.free is not None and load.free <= 0 and (load.running or not load.capacity):
+            what = f"the resource {load.name}" if load.resource else f"the {load.name} lane"
+            detail = f"{what} is full: {len(load.running)} of {load.capacity} run"
+            since = max((one.since for one in load.running), default=None)
+            yield Blocker("resource" if load.resource else "lane", detail, _runners(load.running), since)
+
+
+def _runners(running: Sequence[Runner]) -> str | None:
+    known = [f"job {one.job_id}" for one in running if one.job_id is not None]
+    others = len(running) - len(known)
+    if others:
+        known.append("another tenant" if others == 1 else f"{others} of other tenants")
+    return ", ".join(known) or None
+
+
+def _promises(job: Job, lanes: Sequence[int], scene: Scene) -> Iterator[Blocker]:
+    closed = {lane for lane in lanes if lane in scene.lanes and scene.lanes[lane].closed}
+    target = _target_of(job, scene)
+    shut = {job.target_id: target.name} if target is not None and target.shut else {}
+    named = [
+        (one, [*(scene.lanes[lane].name for lane in sorted(one.lanes & closed)), *_name(shut, one.target_id)])
+        for one in scene.promises
+    ]
+    found = [(one, names) for one, names in named if names]
+    for one, names in found[:NAMED]:
+        yield _promise(one, " and ".join(names) + (" is" if len(names) == 1 else " are"))
+    if len(found) > NAMED:
+        yield Blocker("reservation", f"and {len(found) - NAMED} more direct calls and holds")
+
+
+def _name(names: Mapping[int | None, str], target_id: int | None) -> list[str]:
+    return [names[target_id]] if target_id in names else []
+
+
+def _promise(one: Promise, what: str) -> Blocker:
+    state = f"{what} taken by a direct call or a hold" if one.granted else f"{what} reserved: it goes first"
+    return Blocker("reservation", state, one.holder or "another tenant", one.since, one.until)
 
 
 def _workers(task: str, scene: Scene) -> Iterator[Blocker]:
-    if not scene.workers:
+    knowing = [hand for hand in scene.hands if task in hand.tasks]
+    if not scene.hands:
         yield Blocker("no_worker", "no worker is alive: headway work")
-    elif task not in scene.free:
+    elif not knowing:
         yield Blocker("no_worker", f"no living worker knows the task {task}")
-    elif scene.free[task] <= 0:
+    elif all(hand.free <= 0 for hand in knowing):
         yield Blocker("no_worker", "every slot of the workers that know it is taken")
+
+
+# --- behind -------------------------------------------------------------------------------------------------------
+
+
+def _behind(job: Queued, scene: Scene, *, alone: bool) -> list[Blocker]:
+    """The better placed jobs that would be claimed instead. `alone`: nothing else is in its way, so there is one."""
+    place = next((n for n, one in enumerate(scene.line) if one.id == job.id), None)
+    target, obstacles = _target_of(job, scene), _obstacles(job, scene)
+    holder = target.holder.job_id if target is not None and target.holder is not None else None  # named already
+    ahead = [one for one in scene.line[:place] if one.id != holder and _competes(one, job, obstacles, scene)]
+    if ahead:
+        least = "at least " if place is None else ""
+        count = f"{len(ahead)} better placed jobs" if len(ahead) > 1 else "a better placed job"
+        return [Blocker("behind", f"behind {least}{count}", f"job {ahead[-1].id}")]
+    if target is not None and holder is None and target.first not in (None, job.id):
+        return [Blocker("behind", f"behind the first job on {target.name}", f"job {target.first}")]
+    return [_next(job, scene)] if alone else []
+
+
+def _next(job: Queued, scene: Scene) -> Blocker:
+    """Who takes the room that it needs now: one that has aged, say, or another tenant's."""
+    takers = [one for one in scene.picks if set(one.lanes) & set(job.lanes)] or scene.picks
+    by = next((f"job {one.id}" for one in reversed(takers) if one.id is not None), None)
+    return Blocker("behind", "behind a better placed job" + ("" if by else " of another tenant"), by)
+
+
+def _competes(other: Queued, job: Queued, obstacles: frozenset[object], scene: Scene) -> bool:
+    """Whether a better placed job takes what this one needs: their target, a limited lane, or the only free slots."""
+    if other.target_id is not None and other.target_id == job.target_id:
+        return True
+    if not _obstacles(other, scene) <= obstacles:
+        return False  # it waits for something else: this one may well overtake it
+    shared = any(lane in job.lanes and scene.lanes[lane].free is not None for lane in other.lanes)
+    return shared or _scarce(other.task, job.task, scene.hands)
+
+
+def _scarce(other: str, task: str, hands: Collection[Hand]) -> bool:
+    """Whether two tasks compete for slots."""
+    if any(task in hand.tasks and hand.left > 0 for hand in hands):
+        return False
+    return not hands or any(other in hand.tasks and task in hand.tasks for hand in hands)
+
+
+def _obstacles(job: Queued, scene: Scene) -> frozenset[object]:
+    """What is in a job's way, beside its place."""
+    found: set[object] = {lane for lane in job.lanes if not scene.lanes[lane].open}
+    if not job.open:
+        found.add(("target", job.target_id))
+    if scene.hands and not any(job.task in hand.tasks for hand in scene.hands):
+        found.add(job.task)
+    return frozenset(found)

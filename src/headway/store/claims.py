@@ -3,36 +3,42 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from headway.clock import micros
 from headway.model import lanes as rules
 from headway.model.job import Actor, Carried, Claim
-from headway.model.lanes import Aged, Aging, Bucket, Pick, Place, Rooms, plan, plan_aged, rooms_of
+from headway.model.lanes import Aged, Aging, Bucket, Levels, Pick, Place, Rooms, Source, plan, plan_aged, rooms_of
 from headway.store import reservations, targets
 from headway.store.db import Row, Tx
 from headway.store.lanes import Lanes
 from headway.store.reservations import Active
 
 Knows = Callable[[str], bool]
-_FIRST = -(1 << 63)
+_FIRST, NEVER = -(1 << 63), (1 << 63) - 1
 
 
 class View:
     """What a claim has to know before it looks at single jobs."""
 
     def __init__(self, answer: list[Row]) -> None:
-        kinds: tuple[dict[int, int], ...] = tuple({} for _ in range(12))
+        things: tuple[dict[int, int], ...] = ({}, {}, {}, {}, {}, {})
+        facts: list[int | None] = [None] * 6
         for kind, thing, number in answer:
-            kinds[kind][thing] = number
-        self.ready, self.capacity, self.running, self.paused = kinds[:4]
-        self.now: int = kinds[6][0]
-        self.version: int = kinds[7].get(0, 0)
-        self.touched: bool = kinds[8].get(0) is not None
-        ((self.reservations, expires),) = kinds[9].items()
-        self.streaks, self.target_streaks = kinds[10:]
-        instants = [kinds[4].get(0), kinds[5].get(0), expires, *self.paused.values()]
-        self.due: int | None = min((instant for instant in instants if instant is not None), default=None)
+            if kind < 6:
+                things[kind][thing] = number
+            else:
+                facts[kind - 6] = number
+        self.ready, self.capacity, self.running, self.paused, self.streaks, self.target_streaks = things
+        now, version, touched, expires, *instants = facts
+        self.now: int = now or 0
+        self.version: int = version or 0
+        self.touched: bool = touched is not None
+        self.reservations: bool = expires is not None
+        # Jobs that are open and no longer first on their target: somebody had them in hand when they were to be closed.
+        self.barred: set[int] = set()
+        known = [i for i in (expires, *instants, *self.paused.values()) if i is not None and i < NEVER]
+        self.due: int | None = min(known) if known else None
 
     @property
     def due_now(self) -> bool:
@@ -44,27 +50,43 @@ def look(tx: Tx) -> View:
     return View(tx.run("claim_view"))
 
 
+def glance(tx: Tx) -> View:
+    """A look in a transaction of its own, with the plans of a claim."""
+    return View(tx.run_all(("pin_plans", {}), ("claim_view", {}))[1])
+
+
 def lock_and_look(tx: Tx, lanes: Lanes, actor: Actor) -> tuple[View, bool]:
     """Takes the lock that makes limits exact, in a statement of its own, then looks, and settles what is unsettled:
     times that have come, targets whose first job may be another one, jobs that were made under an older policy.
 
     The answer also says whether something is due that somebody else has in hand right now.
     """
-    view = View(tx.run_all(("claim_lock", {}), ("claim_view", {}))[1])
+    barred: set[int] = set()
+    if tx.touched:  # known beforehand: one look is enough
+        barred = _choose_heads(tx, tx.run_all(("claim_lock", {}), ("take_touched", {}))[1])
+        view = look(tx)
+    else:
+        view = View(tx.run_all(("claim_lock", {}), ("claim_view", {}))[1])
     moved = promote(tx, actor) if view.due_now else 0
-    changed = bool(moved)
+    changed, elsewhere = bool(moved), view.due_now and not moved
     if view.touched or tx.touched:
-        touched = tx.touched | {row[0] for row in tx.run("take_touched")}
-        tx.touched.clear()
-        targets.choose_heads(tx, touched)
+        barred |= _choose_heads(tx, tx.run("take_touched"))
         changed = True
-    elsewhere = view.due_now and not moved
     if changed:
         view = look(tx)
     stale = lanes.stale(tx, view.version, view.ready)
     for bucket in stale:
         lanes.relane(tx, bucket, actor)
-    return (look(tx) if stale else view), elsewhere
+    view = look(tx) if stale else view
+    view.barred = barred
+    return view, elsewhere
+
+
+def _choose_heads(tx: Tx, found: Sequence[Row]) -> set[int]:
+    """Of the targets that others touched, and of those that this transaction did."""
+    touched = tx.touched | {row[0] for row in found}
+    tx.touched.clear()
+    return targets.choose_heads(tx, touched)
 
 
 def unsettled(tx: Tx, view: View, lanes: Lanes) -> bool:
@@ -72,77 +94,143 @@ def unsettled(tx: Tx, view: View, lanes: Lanes) -> bool:
     return view.touched or bool(lanes.stale(tx, view.version, view.ready))
 
 
+class Sight:
+    """What a claim sees: its view, and the jobs and reservations behind it as it asks for them.
+
+    Whoever only wants to know what a claim would do sees them as they would be once it has settled everything.
+    """
+
+    def __init__(self, tx: Tx, view: View, lanes: Lanes) -> None:
+        self.tx, self.view, self.lanes = tx, view, lanes
+
+    def ready(self) -> list[Bucket]:
+        """The buckets with jobs, but for those of an older policy: what is left there gets its lanes first."""
+        current = self.lanes.current
+        return [bucket for bucket in self.lanes.load(self.tx, self.view.ready) if current.get(bucket.id, True)]
+
+    def places(self, buckets: Sequence[Bucket], count: int) -> Source:
+        return _Places(self.tx, buckets, count).of
+
+    def levels(self, buckets: Sequence[Bucket]) -> Levels:
+        return _levels(self.tx, buckets)
+
+    def heads(self, targets: Collection[int]) -> list[tuple[int, int]]:
+        """The open jobs of some targets: (job, target)."""
+        return [(job_id, target) for job_id, target in self.tx.run("open_jobs_of", ids=json.dumps(sorted(targets)))]
+
+    def busy(self, targets: Collection[int]) -> set[int]:
+        """Those of these targets that a job holds or a person paused."""
+        return {target for (target,) in self.tx.run("busy_targets", ids=json.dumps(sorted(targets)))}
+
+    def served(self) -> tuple[set[str], int]:
+        """The tasks that a living worker with a free slot knows, and how many slots are free."""
+        found = self.tx.run("served_now")
+        return {task for tasks, _ in found for task in json.loads(tasks)}, sum(free for _, free in found)
+
+    def rooms(self) -> Rooms:
+        """What running jobs leave of the lanes."""
+        if not self.view.capacity:
+            return Rooms()
+        return rooms_of(self.lanes.load(self.tx, self.view.running), self.view.capacity, self.view.running)
+
+    def active(self) -> list[Active]:
+        return reservations.active(self.tx)
+
+    def settle(self) -> list[Active]:
+        """Ends what has expired and grants what can be granted. The claim lock must be held. Returns what is active."""
+        found = reservations.drop_expired(self.tx, self.active(), self.view.now)
+        numbers = grantable(self, found)
+        given = [one for one in found if one.id in numbers]
+        if not given:
+            return found
+        reservations.grant(self.tx, given, *self.awaited(given))
+        return self.active()
+
+    def awaited(self, given: Sequence[Active]) -> tuple[set[int], set[int]]:
+        """The lanes, and of these reservations' targets those, for which a job waits."""
+        paused = self.view.paused
+        if 0 in paused:
+            return set(), set()
+        lanes = {lane for bucket in self.ready() if bucket.tenant_id not in paused for lane in bucket.lanes}
+        wanted = {one.target_id for one in given if one.target_id is not None and one.tenant_id not in paused}
+        return lanes, {target for _, target in self.heads(wanted)} if wanted else set()
+
+
 def pick(tx: Tx, view: View, lanes: Lanes, knows: Knows, count: int, *, grant: bool = False) -> list[Pick]:
     """The next jobs that may run, in queue order. With `grant`, the claim lock is held and reservations get theirs
     first."""
     if not view.reservations and (0 in view.paused or not view.ready):
         return []
-    rooms, reserved = _rooms(tx, view, lanes), []
-    if view.reservations:
-        reserved = _settle(tx, view, lanes, rooms) if grant else reservations.active(tx)
-        rooms = _rooms(tx, view, lanes)
-        _close_reserved(tx, rooms, view, reserved)
-    return _pick(tx, view, lanes, rooms, knows, count)
+    sight = Sight(tx, view, lanes)
+    return pick_open(sight, open_rooms(sight, grant=grant), knows, count)
 
 
-def _rooms(tx: Tx, view: View, lanes: Lanes) -> Rooms:
-    if not view.capacity:
-        return Rooms()
-    return rooms_of(lanes.load(tx, view.running), view.capacity, view.running)
+def open_rooms(sight: Sight, *, grant: bool) -> Rooms:
+    """What running jobs and reservations leave to the queue."""
+    if not sight.view.reservations:
+        return sight.rooms()
+    reserved = sight.settle() if grant else sight.active()
+    return _close_reserved(sight, reserved)
 
 
-def _pick(tx: Tx, view: View, lanes: Lanes, rooms: Rooms, knows: Knows, count: int) -> list[Pick]:
+def pick_open(sight: Sight, rooms: Rooms, knows: Knows, count: int) -> list[Pick]:
+    """The next jobs that have room. `rooms` is what they leave."""
+    view, aging = sight.view, sight.lanes.concurrency.aging
     if 0 in view.paused:
         return []
-    waiting = [b for b in lanes.load(tx, view.ready) if b.tenant_id not in view.paused and knows(b.task)]
-    open_buckets = [bucket for bucket in waiting if rooms.admits(bucket)]
+    paused = view.paused
+    open_buckets = [b for b in sight.ready() if rooms.admits(b) and b.tenant_id not in paused and knows(b.task)]
     if not open_buckets:
         return []
-    if lanes.concurrency.aging is not None:
-        aging = Aging(micros(lanes.concurrency.aging), view.now)
-        return plan_aged(count, _levels(tx, open_buckets), rooms, aging)
-    return plan(count, open_buckets, rooms, _Places(tx, open_buckets, count).of)
+    rooms.barred |= view.barred
+    if aging is not None:
+        return plan_aged(count, sight.levels(open_buckets), rooms, Aging(micros(aging), view.now))
+    return plan(count, open_buckets, rooms, sight.places(open_buckets, count))
 
 
 # --- reservations -------------------------------------------------------------------------------------------------
 
 
-def _close_reserved(tx: Tx, rooms: Rooms, view: View, reserved: Sequence[Active]) -> None:
+def _close_reserved(sight: Sight, reserved: Sequence[Active]) -> Rooms:
     """What is reserved is closed to the queue, and jobs on reserved targets are barred."""
-    found = [one.reserved for one in reserved]
-    rules.reserve(rooms, found, view.streaks)
-    shut = rules.shut_targets(found, view.target_streaks)
+    rooms, found = sight.rooms(), [one.reserved for one in reserved]
+    rules.reserve(rooms, found, sight.view.streaks)
+    shut = rules.shut_targets(found, sight.view.target_streaks)
     if shut:
-        rooms.barred = {job_id for job_id, _ in tx.run("open_jobs_of", ids=json.dumps(sorted(shut)))}
+        rooms.barred = {job_id for job_id, _ in sight.heads(shut)}
+    return rooms
 
 
 def settle_reservations(tx: Tx, view: View, lanes: Lanes) -> list[Active]:
     """Ends what has expired and grants what can be granted. The claim lock must be held. Returns what is active."""
-    return _settle(tx, view, lanes, _rooms(tx, view, lanes)) if view.reservations else []
+    return Sight(tx, view, lanes).settle() if view.reservations else []
 
 
-def _settle(tx: Tx, view: View, lanes: Lanes, rooms: Rooms) -> list[Active]:
-    found = reservations.drop_expired(tx, reservations.active(tx), view.now)
-    for one in found:
-        if one.granted_at is not None:
-            rooms.take(one.reserved.lanes)
+def grantable(sight: Sight, found: Sequence[Active]) -> set[int]:
+    """Which waiting reservations get their lanes now, in order."""
+    reserved = [one.reserved for one in found]
+    if all(one.granted for one in reserved):
+        return set()
+    rooms = sight.rooms()
+    for one in reserved:
+        if one.granted:
+            rooms.take(one.lanes)
+    targets = {one.target_id for one in reserved if one.target_id is not None}
+    busy = sight.busy(targets) if targets else set()
+    lanes, held_back = _would_go_first(sight, found)
+    return set(rules.grants(reserved, rooms, busy | held_back, lanes))
 
-    def waits(tired: set[int], tired_targets: set[int]) -> tuple[set[int], set[int]]:
-        return _would_go_first(tx, view, lanes, found, tired, tired_targets)
 
-    return reservations.grant(tx, found, rooms, view.streaks, view.target_streaks, waits)
-
-
-def _would_go_first(
-    tx: Tx, view: View, lanes: Lanes, found: Sequence[Active], tired: set[int], tired_targets: set[int]
-) -> tuple[set[int], set[int]]:
-    """On which lanes and targets a job would be claimed now, by a worker with a free slot, if one went first."""
-    knows = {task for (tasks,) in tx.run("served_now") for task in json.loads(tasks)}.__contains__
-    rooms = _rooms(tx, view, lanes)
-    _close_reserved(tx, rooms, view, found)
-    picks = _pick(tx, view, lanes, rooms, knows, 1 + len(tired) + len(tired_targets))
+def _would_go_first(sight: Sight, found: Sequence[Active]) -> tuple[set[int], set[int]]:
+    """On which lanes and targets that direct calls had so often a job would be claimed now, by a worker with a free
+    slot, if one went first."""
+    tired, tired_targets = reservations.tired(found, sight.view.streaks, sight.view.target_streaks)
+    if not tired and not tired_targets:
+        return set(), set()
+    tasks, free = sight.served()
+    picks = pick_open(sight, _close_reserved(sight, found), tasks.__contains__, free)
     on = {job_id for job_id, _ in picks}
-    heads = tx.run("open_jobs_of", ids=json.dumps(sorted(tired_targets))) if tired_targets else []
+    heads = sight.heads(tired_targets) if tired_targets else []
     return {lane for _, bucket in picks for lane in bucket.lanes} & tired, {t for job_id, t in heads if job_id in on}
 
 

@@ -40,6 +40,7 @@ class Tx(ABC):
         self.wakes = False
         self.committed = False
         self.touched: set[int] = set()
+        self.made_bucket = False
 
     @abstractmethod
     def run(self, name: str, /, **params: object) -> list[Row]:

@@ -1,20 +1,24 @@
-"""Lanes in the database: the concurrency settings, interned kinds of work (buckets) and targets, limits."""
+"""Lanes in the database: the concurrency settings, interned kinds of work (buckets) and targets, limits, loads."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 from headway.errors import BadInput, NotFound
 from headway.model.job import SYSTEM, Actor
 from headway.model.lanes import Bucket
 from headway.model.policies import GLOBAL, Concurrency
 from headway.model.values import closest
+from headway.model.waiting import Pause
 from headway.store.db import Database, Row, Tx
 
 REFRESH_SECONDS = 5.0
+# How many waiting jobs are counted at most: counting all of a long queue would take as long as it is long.
+COUNTED = 20_000
 SETTING = "concurrency"
 # The setting has no number of its own; its events are those of the installation.
 SETTING_ID = 0
@@ -52,6 +56,7 @@ def define(
     """The lane of this name, made with this capacity if there is none: its number, and the capacity it has."""
     found = tx.run("lane_by_name", tenant_id=tenant_id, kind=kind, name=name)
     if not found:
+        tx.run("claim_lock")
         for (lane_id,) in tx.run("add_lane", tenant_id=tenant_id, kind=kind, name=name, capacity=capacity):
             data = {"lane": name, "kind": kind, "capacity": capacity}
             _record(tx, "lane", lane_id, 1, "lane.created", actor, data)
@@ -85,6 +90,55 @@ def unknown_resource(name: str, known: Sequence[str]) -> BadInput:
     return BadInput(f"no resource is named {name!r}: {hint}", code="unknown_resource", field="resources")
 
 
+def pauses(tx: Tx, tenant_id: int) -> tuple[Pause | None, Pause | None]:
+    """The pause of a tenant's queue, and everybody's."""
+    found = {owner: Pause(since, until, note) for owner, since, until, note in tx.run("pauses", tenant_id=tenant_id)}
+    return found.get(tenant_id), found.get(0)
+
+
+@dataclass(frozen=True, slots=True)
+class LaneView:
+    """A lane as it is now. `running` and `reserved` count what occupies it, of all tenants; `waiting` the jobs of one
+    tenant that need it and could start as far as they themselves go; `at_least`: more than were counted."""
+
+    id: int
+    name: str
+    kind: str
+    limit: int | None
+    running: int = 0
+    reserved: int = 0
+    waiting: int = 0
+    at_least: bool = False
+
+
+def listed(tx: Tx, tenant_id: int) -> list[LaneView]:
+    """The installation's lanes and this tenant's, by kind and name."""
+    tx.run("pin_plans")
+    buckets = [Bucket(n, owner, task, tuple(json.loads(lanes))) for n, owner, task, lanes, _ in tx.run("all_buckets")]
+    own = [bucket.id for bucket in buckets if bucket.tenant_id == tenant_id]
+    most = COUNTED // max(1, len(own))
+    ready: dict[int, int] = dict(tx.run("ready_per_bucket", ids=json.dumps(own), most=most))
+    running = _per_lane(buckets, dict(tx.run("running_per_bucket")))
+    waiting = _per_lane(buckets, ready)
+    more = _per_lane(buckets, {bucket_id: int(count >= most) for bucket_id, count in ready.items()})
+    granted = [json.loads(lanes) for _, _, lanes, _, at, _, _ in tx.run("active_reservations") if at is not None]
+    reserved = Counter(lane for lanes in granted for lane in lanes)
+    found = [
+        LaneView(n, name, kind, limit, running[n], reserved[n], waiting[n], at_least=more[n] > 0)
+        for n, owner, kind, name, limit, _ in tx.run("lanes")
+        if owner in (0, tenant_id)
+    ]
+    return sorted(found, key=lambda lane: (lane.kind, lane.name))
+
+
+def _per_lane(buckets: Iterable[Bucket], counts: Mapping[int, int]) -> Counter[int]:
+    found: Counter[int] = Counter()
+    for bucket in buckets:
+        for lane in bucket.lanes:
+            found[lane] += counts.get(bucket.id, 0)
+    return found
+
+
 # --- what a process knows of lanes --------------------------------------------------------------------------------
 
 
@@ -116,7 +170,10 @@ class Lanes:
         kind = (tenant_id, task, resources, on_target)
         found = self.by_kind.get(kind)
         if found is None:
-            found = self.by_kind[kind] = self.database.transact("intern", lambda tx: self._intern(tx, kind))
+            version = self.version
+            found = self.database.transact("intern", lambda tx: self._intern(tx, kind))
+            if self.version == version:  # else it may be the bucket of a policy that holds no more
+                self.by_kind[kind] = found
         return found
 
     def refresh(self) -> None:
@@ -138,8 +195,18 @@ class Lanes:
         found = tx.run("find_bucket", **row)
         if not found:
             tx.run("add_bucket", **row)
+            tx.made_bucket = True
             found = tx.run("find_bucket", **row)
         return int(found[0][0])
+
+    def needed(
+        self, tx: Tx, tenant_id: int, task: str | None, resources: Sequence[str], *, on_target: bool
+    ) -> list[int]:
+        """The lanes of a direct call: those of a job of its task, by the policy of now. What is no task (a program
+        outside) needs its resources alone. The claim lock must be held."""
+        self.adopt(*read_concurrency(tx))
+        policy = [] if task is None else self._policy_lanes(tx, (tenant_id, task, tuple(resources), on_target))
+        return sorted({*policy, *self._resource_lanes(tx, resources)})
 
     def _policy_lanes(self, tx: Tx, kind: Kind) -> list[int]:
         tenant_id, task, wanted, on_target = kind
@@ -149,6 +216,9 @@ class Lanes:
     def policy_lane(self, tx: Tx, tenant_id: int, name: str) -> int:
         """Task lanes belong to a tenant, the global lane to the installation."""
         owner = 0 if name == GLOBAL else tenant_id
+        if not tx.run("lane_by_name", tenant_id=owner, kind="policy", name=name):
+            tx.run("claim_lock")  # who changes limits has it: a new lane gets the limit that holds now
+            self.adopt(*read_concurrency(tx))
         capacity = self.concurrency.capacity(name)
         return define(tx, tenant_id=owner, kind="policy", name=name, capacity=capacity, actor=SYSTEM)[0]
 
@@ -172,8 +242,11 @@ class Lanes:
     def load(self, tx: Tx, ids: Collection[int]) -> list[Bucket]:
         unknown = [bucket_id for bucket_id in ids if bucket_id not in self.by_id]
         if unknown:
+            # A bucket made in this transaction goes with it if it fails, and SQLite gives its number away again.
+            known = dict(self.by_id) if tx.made_bucket else self.by_id
             for bucket_id, tenant_id, task, lanes, on_target in tx.run("buckets_by_id", ids=json.dumps(unknown)):
-                self.by_id[bucket_id] = Bucket(bucket_id, tenant_id, task, tuple(json.loads(lanes)), bool(on_target))
+                known[bucket_id] = Bucket(bucket_id, tenant_id, task, tuple(json.loads(lanes)), bool(on_target))
+            return [known[bucket_id] for bucket_id in ids]
         return [self.by_id[bucket_id] for bucket_id in ids]
 
     def stale(self, tx: Tx, version: int, ids: Iterable[int]) -> list[Bucket]:
@@ -184,11 +257,15 @@ class Lanes:
         if not doubtful:
             return []
         known = _described(tx)
+        found: list[Bucket] = []
         for bucket in self.load(tx, doubtful):
             policy = {known[lane][1] for lane in bucket.lanes if known[lane][0] == "policy"}
             wanted = self.concurrency.lanes(bucket.task, _resources(bucket, known), on_target=bucket.on_target)
-            self.current[bucket.id] = policy == set(wanted)
-        return [self.by_id[bucket_id] for bucket_id in doubtful if not self.current[bucket_id]]
+            if policy != set(wanted):
+                found.append(bucket)
+            if bucket.id in self.by_id:
+                self.current[bucket.id] = policy == set(wanted)
+        return found
 
     def relane(self, tx: Tx, bucket: Bucket, actor: Actor, *, everything: bool = False) -> int:
         """Moves jobs to the bucket of the policy of now: the ready ones, or all that nobody took yet. How many."""
@@ -226,8 +303,22 @@ def relane_all(tx: Tx, lanes: Lanes, actor: Actor) -> int:
     """After another policy was adopted: every unclaimed job gets its new lanes. The claim lock must be held."""
     concurrency, version = read_concurrency(tx)
     lanes.adopt(concurrency, version)
+    _relane_waiting(tx, lanes, actor)
     every = [row[0] for row in tx.run("all_buckets")]
     return sum(lanes.relane(tx, bucket, actor, everything=True) for bucket in lanes.stale(tx, version, every))
+
+
+def _relane_waiting(tx: Tx, lanes: Lanes, actor: Actor) -> None:
+    """Direct calls that wait are let in by the new policy; one that was let in keeps its lanes, as a running job."""
+    known = _described(tx)
+    for number, tenant_id, task, held, target_id in tx.run("waiting_reservations"):
+        resources = sorted(known[lane][1] for lane in json.loads(held) if known[lane][0] == "resource")
+        wanted = lanes.needed(tx, tenant_id, task, resources, on_target=target_id is not None)
+        if wanted != json.loads(held):
+            ((version,),) = tx.run("relane_reservation", id=number, lanes=json.dumps(wanted))
+            data = json.dumps({"lanes": wanted})
+            event = (tenant_id, "reservation", number, version, "reservation.relaned", None, actor.text(), None, data)
+            tx.run("add_events", rows=json.dumps([event]))
 
 
 def add_target(tx: Tx, tenant_id: int, name: str) -> int:
@@ -243,5 +334,8 @@ def add_target(tx: Tx, tenant_id: int, name: str) -> int:
 def find_target(tx: Tx, tenant_id: int, name: str) -> Row:
     found = tx.run("target_by_name", tenant_id=tenant_id, name=name)
     if not found:
-        raise NotFound(f"there is no target {name!r}: a target comes into being with its first job")
+        some = [row[1] for row in tx.run("targets_after", tenant_id=tenant_id, after="", limit=1_000)]
+        near = closest(name, some)
+        hint = f"did you mean {near}?" if near else "a target comes into being with its first job"
+        raise NotFound(f"there is no target {name!r}: {hint}", code="unknown_target")
     return found[0]

@@ -19,6 +19,7 @@ from headway.model.job import Job, Run
 from headway.model.states import State
 from headway.store import rows
 from headway.store.db import Tx
+from headway.store.lanes import find_target
 
 BUDGET = 20_000
 MAX_LIMIT = 200
@@ -33,7 +34,8 @@ Walk = Callable[[int, int], list[int]]
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which jobs, or runs. `q` is looked for in task, key, reason and error, whatever the case of a-z."""
+    """Which jobs, or runs. `q` is looked for in task, key, reason and error, whatever the case of a-z. `target` is a
+    name, and refused if there is no such target."""
 
     statuses: frozenset[State] = frozenset()
     task: str | None = None
@@ -43,6 +45,7 @@ class Filters:
     since: int | None = None
     until: int | None = None
     q: str | None = None
+    target: str | None = None
 
     def params(self, tenant_id: int) -> dict[str, object]:
         by = json.dumps(self.created_by) if self.created_by is not None else None
@@ -110,7 +113,7 @@ def check_limit(limit: int) -> int:
 def job_rows(tx: Tx, tenant_id: int, filters: Filters, limit: int, cursor: str | None) -> Page[Job]:
     tx.run("pin_plans")
     floor, before = _between(tx, filters)
-    params = filters.params(tenant_id)
+    params = _params(tx, tenant_id, filters)
 
     def pick(ids: list[int], count: int) -> list[Job]:
         return [rows.job(row) for row in tx.run("pick_jobs", ids=json.dumps(ids), limit=count, **params)]
@@ -121,7 +124,7 @@ def job_rows(tx: Tx, tenant_id: int, filters: Filters, limit: int, cursor: str |
 
 def run_rows(tx: Tx, tenant_id: int, filters: Filters, limit: int, cursor: str | None) -> Page[Run]:
     tx.run("pin_plans")
-    params = filters.params(tenant_id)
+    params = _params(tx, tenant_id, filters)
 
     def pick(ids: list[int], count: int) -> list[Run]:
         return [rows.run(row) for row in tx.run("pick_runs", ids=json.dumps(ids), limit=count, **params)]
@@ -130,6 +133,12 @@ def run_rows(tx: Tx, tenant_id: int, filters: Filters, limit: int, cursor: str |
     failed = filters.statuses == {State.FAILED}
     walk = _merged(tx, [("walk_failed_runs" if failed else "walk_runs", {})], tenant_id, _FIRST)
     return _fill(walk, pick, lambda run: run.job_id, min(before, read_cursor(cursor)), limit)
+
+
+def _params(tx: Tx, tenant_id: int, filters: Filters) -> dict[str, object]:
+    """The filters as the statements take them: a target by its number. One that does not exist is no empty answer."""
+    target = None if filters.target is None else find_target(tx, tenant_id, filters.target)[0]
+    return {**filters.params(tenant_id), "target_id": target}
 
 
 def _fill(

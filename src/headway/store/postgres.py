@@ -6,6 +6,7 @@ No session state is assumed, so everything but LISTEN works behind a transaction
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import select
@@ -118,6 +119,8 @@ class PostgresTx(Tx):
 
     def run_all(self, *calls: Call, commit: bool = False) -> list[list[Row]]:
         if commit:
+            if self.touched:
+                calls = (*calls, ("touch", {"ids": json.dumps(sorted(self.touched))}))
             point(f"{self.label}.before_commit")
         with self._committing() if commit else translated(), self.connection.pipeline() as pipeline:
             sent = [[self._send(text, params) for text in self.texts[name]] for name, params in calls]
@@ -269,9 +272,8 @@ class PostgresDatabase(Database):
             translated(),
             connection.cursor(row_factory=tuple_row) as cursor,
         ):  # the connection may have rows of its own
-            return [
-                row for text in self.texts[name] for row in cursor.execute(text, {**params, **tx.pinned}).fetchall()
-            ]
+            sent = (cursor.execute(text, {**params, **tx.pinned}) for text in self.texts[name])
+            return [row for one in sent if one.description for row in one.fetchall()]
 
     def waiter(self) -> Waiter:
         waiter = PostgresWaiter(self)

@@ -9,16 +9,13 @@ from typing import Any
 
 from headway.clock import micros
 from headway.model.job import Job, Run
-from headway.model.lanes import Bucket
 from headway.model.states import State
-from headway.model.waiting import Blocker, LaneLoad, Pause, Scene, blockers
-from headway.store import jobs, rows
+from headway.model.waiting import Blocker, Explanation, Hand, Pause, blockers
+from headway.store import jobs, rows, targets
 from headway.store.db import Tx
-from headway.store.lanes import Lanes
 from headway.store.pages import BUDGET, Filters, Page, check_limit, job_rows, run_rows
+from headway.store.surroundings import RANKED, Surroundings
 
-# Jobs further back in the queue than this have no rank: counting them would cost as much as there are.
-RANKED = 1_000
 RECENTLY = 3_600.0
 
 
@@ -43,6 +40,7 @@ class JobView:
     report: Report | None = None
     lease_until: int | None = None
     retries_used: int = 0
+    target: str | None = None
 
 
 def list_jobs(
@@ -74,6 +72,7 @@ def views(tx: Tx, tenant_id: int, found: Sequence[Job]) -> list[JobView]:
     owners = sorted({job.worker_id for job in found if job.worker_id is not None})
     leases: dict[int, int] = dict(tx.run("leases_of", ids=json.dumps(owners))) if owners else {}
     ranked = ranks(tx, tenant_id) if any(job.status is State.QUEUED for job in found) else {}
+    named = targets.names(tx, [job.target_id for job in found])
     return [
         JobView(
             job,
@@ -82,6 +81,7 @@ def views(tx: Tx, tenant_id: int, found: Sequence[Job]) -> list[JobView]:
             reports.get(job.id),
             leases.get(job.worker_id) if job.worker_id is not None else None,
             used.get(job.id, 0),
+            named.get(job.target_id) if job.target_id is not None else None,
         )
         for job in found
     ]
@@ -205,6 +205,11 @@ class WorkerView:
     def has_lease(self) -> bool:
         return self.gone_at is None and self.lease_until >= self.now
 
+    @property
+    def hand(self) -> Hand:
+        free = max(0, self.slots - len(self.running))
+        return Hand(frozenset(self.tasks), free, free)
+
 
 Lives = Callable[[WorkerView], bool]
 
@@ -212,7 +217,7 @@ Lives = Callable[[WorkerView], bool]
 def workers(tx: Tx, *, within: float = RECENTLY) -> list[WorkerView]:
     """Those that were not given up, or only recently, with what they run."""
     running: dict[int, list[tuple[int, int, str, int]]] = {}
-    for job_id, _, _, worker_id, slot, task, claimed_at in tx.run("running_jobs"):
+    for job_id, _, _, worker_id, slot, task, claimed_at, *_ in tx.run("running_jobs"):
         running.setdefault(worker_id, []).append((slot, job_id, task, claimed_at))
     return [
         WorkerView(*(*row[:6], tuple(json.loads(row[6])), *row[7:], tuple(sorted(running.get(row[0], ())))))
@@ -220,39 +225,16 @@ def workers(tx: Tx, *, within: float = RECENTLY) -> list[WorkerView]:
     ]
 
 
+def owner(tx: Tx, job_id: int) -> WorkerView | None:
+    """The worker that runs a job, as far as it is known."""
+    return next((one for one in workers(tx) if any(job_id == number for _, number, *_ in one.running)), None)
+
+
 def pause(tx: Tx, tenant_id: int, now: int) -> Pause | None:
     for number, _, since, until, note, _ in tx.run("tenants"):
         if number == tenant_id and since is not None and (until is None or until > now):
             return Pause(since, until, note)
     return None
-
-
-def scene(tx: Tx, tenant_id: int, *, lives: Lives = lambda worker: worker.has_lease) -> Scene:
-    """All that decides, beside its place, whether a queued job may run now."""
-    ((now,),) = tx.run("time")
-    living = [worker for worker in workers(tx, within=0.0) if lives(worker) and worker.state == "live"]
-    free: dict[str, int] = {}
-    for worker in living:
-        for task in worker.tasks:
-            free[task] = free.get(task, 0) + worker.slots - len(worker.running)
-    return Scene(int(now), pause(tx, tenant_id, now), _lane_loads(tx, tenant_id), free, len(living))
-
-
-def _lane_loads(tx: Tx, tenant_id: int) -> dict[int, LaneLoad]:
-    """The lanes with the jobs on them; those of other tenants are counted as 0, without their number."""
-    running = tx.run("running_jobs")
-    lanes_of = {bucket.id: bucket.lanes for bucket in _buckets(tx, {row[2] for row in running})}
-    on: dict[int, list[int]] = {}
-    for job_id, owner, bucket_id, *_ in running:
-        for lane in lanes_of.get(bucket_id, ()):
-            on.setdefault(lane, []).append(job_id if owner == tenant_id else 0)
-    return {
-        lane: LaneLoad(name, capacity, tuple(on.get(lane, ()))) for lane, _, _, name, capacity, _ in tx.run("lanes")
-    }
-
-
-def _buckets(tx: Tx, ids: Iterable[int]) -> list[Bucket]:
-    return Lanes(tx.database).load(tx, list(ids))
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,27 +249,23 @@ def queue(tx: Tx, tenant_id: int, limit: int = 50, *, lives: Lives = lambda work
     """The beginning of the queue in claim order: queued jobs have a rank, the others say what they wait for."""
     tx.run("pin_plans")
     found = [rows.job(row) for row in tx.run("queue_jobs", tenant_id=tenant_id, limit=limit)]
-    around = scene(tx, tenant_id, lives=lives)
-    lanes = _lanes_of(tx, found)
+    around = _surroundings(tx, tenant_id, found, lives) if found else None
     return [
-        Waiting(one, blockers(one.job, lanes[one.job.id], around, rank=one.rank, ahead=_ahead(found, n)))
-        for n, one in enumerate(views(tx, tenant_id, found))
+        Waiting(one, blockers(one.job, around.lanes_of(one.job), around.scene) if around is not None else [])
+        for one in views(tx, tenant_id, found)
     ]
 
 
-def _ahead(order: Sequence[Job], place: int) -> int | None:
-    return next((job.id for job in reversed(order[:place]) if job.status is State.QUEUED), None)
-
-
-def explain(tx: Tx, tenant_id: int, job_id: int, *, lives: Lives = lambda worker: worker.has_lease) -> Waiting:
-    """One job and everything that is in its way."""
+def explain(tx: Tx, tenant_id: int, job_id: int, *, lives: Lives = lambda worker: worker.has_lease) -> Explanation:
+    """One job, everything that is in its way, and when it may start."""
+    tx.run("pin_plans")
     one = view(tx, tenant_id, job_id)
-    by_rank = {rank: other for other, rank in ranks(tx, tenant_id).items()}
-    ahead = by_rank.get((one.rank or 0) - 1)
-    lanes = _lanes_of(tx, [one.job])[job_id]
-    return Waiting(one, blockers(one.job, lanes, scene(tx, tenant_id, lives=lives), rank=one.rank, ahead=ahead))
+    around = _surroundings(tx, tenant_id, [one.job], lives)
+    found = blockers(one.job, around.lanes_of(one.job), around.scene)
+    return Explanation(job_id, one.job.status.name, one.rank, tuple(found), around.estimate(one.job), around.now)
 
 
-def _lanes_of(tx: Tx, found: Sequence[Job]) -> dict[int, tuple[int, ...]]:
-    by_bucket = {bucket.id: bucket.lanes for bucket in _buckets(tx, {job.bucket_id for job in found})}
-    return {job.id: by_bucket[job.bucket_id] for job in found}
+def _surroundings(tx: Tx, tenant_id: int, asked: Sequence[Job], lives: Lives) -> Surroundings:
+    living = [worker for worker in workers(tx, within=0.0) if lives(worker)]
+    hands = {worker.id: worker.hand for worker in living if worker.state == "live"}
+    return Surroundings(tx, tenant_id, asked, hands, {one.id for one in living if one.state in ("live", "draining")})

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from headway.model.job import SYSTEM, Actor, Reservation
-from headway.model.lanes import BURST, Reserved, Rooms, grants
+from headway.model.lanes import BURST, Reserved
 from headway.store.db import Tx
 
 
@@ -98,39 +98,31 @@ def drop_expired(tx: Tx, found: Sequence[Active], now: int) -> list[Active]:
     return left
 
 
-Waits = Callable[[set[int], set[int]], tuple[set[int], set[int]]]
+def tired(
+    found: Sequence[Active], streaks: Mapping[int, int], target_streaks: Mapping[int, int]
+) -> tuple[set[int], set[int]]:
+    """The lanes and targets that direct calls had so often in a row that a job may go first there."""
+    lanes = {lane for one in found for lane in one.reserved.lanes if streaks.get(lane, 0) >= BURST}
+    targets = {one.target_id for one in found if one.target_id is not None}
+    return lanes, {target for target in targets if target_streaks.get(target, 0) >= BURST}
 
 
-def grant(
-    tx: Tx,
-    found: Sequence[Active],
-    rooms: Rooms,
-    streaks: Mapping[int, int],
-    target_streaks: Mapping[int, int],
-    waits: Waits,
-) -> list[Active]:
-    """Grants what can be granted now, in order. `rooms` counts claims and granted reservations. `waits` says on which
-    of some lanes and targets a job would be claimed if it went first. Returns all, as they are from here on."""
-    reserved = [one.reserved for one in found]
-    if all(one.granted for one in reserved):
-        return list(found)
-    targets = {one.target_id for one in reserved if one.target_id is not None}
-    busy = {row[0] for row in tx.run("busy_targets", ids=json.dumps(sorted(targets)))} if targets else set()
-    tired = {lane for one in reserved for lane in one.lanes if streaks.get(lane, 0) >= BURST}
-    tired_targets = {target for target in targets if target_streaks.get(target, 0) >= BURST}
-    first, held_back = waits(tired, tired_targets) if tired or tired_targets else (set(), set())
-    now_granted = set(grants(reserved, rooms, busy | held_back, first))
-    for one in reserved:
-        if one.id in now_granted:
-            _grant(tx, one)
-    return active(tx) if now_granted else list(found)
+def grant(tx: Tx, given: Sequence[Active], lanes: Collection[int], targets: Collection[int]) -> None:
+    """Gives these their lanes and targets. `lanes` and `targets` are those for which a job waits: only there one direct
+    call after the other keeps somebody waiting, elsewhere the count begins anew."""
+    for one in given:
+        for tenant_id, version in tx.run("grant_reservation", id=one.id):
+            _record(tx, tenant_id, one.id, version, "reservation.granted", SYSTEM)
+        _count(tx, one.reserved, lanes)
+        if one.target_id is not None:
+            tx.run("raise_target_streak" if one.target_id in targets else "end_target_streak", id=one.target_id)
+        tx.wake()
 
 
-def _grant(tx: Tx, one: Reserved) -> None:
-    for tenant_id, version in tx.run("grant_reservation", id=one.id):
-        _record(tx, tenant_id, one.id, version, "reservation.granted", SYSTEM)
-    if one.lanes:
-        tx.run("raise_streaks", ids=json.dumps(list(one.lanes)))
-    if one.target_id is not None:
-        tx.run("raise_target_streak", id=one.target_id)
-    tx.wake()
+def _count(tx: Tx, one: Reserved, awaited: Collection[int]) -> None:
+    waited = [lane for lane in one.lanes if lane in awaited]
+    calm = [lane for lane in one.lanes if lane not in awaited]
+    if waited:
+        tx.run("raise_streaks", ids=json.dumps(waited))
+    if calm:
+        tx.run("reset_streaks", ids=json.dumps(calm))

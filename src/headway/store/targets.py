@@ -1,21 +1,27 @@
-"""Targets in the database: which job of each is first, pausing one, letting it go on."""
+"""Targets in the database: which job of each is first, pausing one, letting it go on, and how each stands."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
+from headway.errors import BadInput
 from headway.model.job import Actor
 from headway.model.lanes import Queue, head
 from headway.model.states import State
-from headway.store.db import Tx
+from headway.model.targets import Holder, TargetState, TargetView, view
+from headway.store import reservations
+from headway.store.db import Row, Tx
 from headway.store.lanes import find_target
+from headway.store.pages import BUDGET, Page, check_limit, make_cursor, read_cursor
 
 
-def choose_heads(tx: Tx, touched: Collection[int]) -> None:
+def choose_heads(tx: Tx, touched: Collection[int]) -> set[int]:
     """Opens the first job of each of these targets and closes the others. The claim lock must be held.
 
-    A job that somebody is changing right now is left as it is, and its target stays touched.
+    A job that somebody is changing right now is left as it is, and its target stays touched. The answer are jobs that
+    are open for this reason alone.
     """
     answer = tx.run("target_queues", ids=json.dumps(sorted(touched)))
     queues = [Queue(t, p is not None, h, s == State.QUEUED, first, o) for t, p, h, s, first, o in answer]
@@ -30,6 +36,7 @@ def choose_heads(tx: Tx, touched: Collection[int]) -> None:
     skipped |= {target for job_id, target in opening.items() if job_id not in opened}
     if skipped:
         tx.run("touch", ids=json.dumps(sorted(skipped)))
+    return close.keys() - closed
 
 
 def _set(tx: Tx, statement: str, ids: Collection[int]) -> set[int]:
@@ -38,14 +45,14 @@ def _set(tx: Tx, statement: str, ids: Collection[int]) -> set[int]:
 
 def pause(tx: Tx, tenant_id: int, name: str, note: str | None, actor: Actor) -> int:
     """Nothing more starts on it; what runs goes on."""
-    return _change(tx, tenant_id, name, "target.paused", actor, note=note)
+    return _set_pause(tx, tenant_id, name, "target.paused", actor, note=note)
 
 
 def resume(tx: Tx, tenant_id: int, name: str, actor: Actor) -> int:
-    return _change(tx, tenant_id, name, "target.resumed", actor)
+    return _set_pause(tx, tenant_id, name, "target.resumed", actor)
 
 
-def _change(tx: Tx, tenant_id: int, name: str, kind: str, actor: Actor, **facts: object) -> int:
+def _set_pause(tx: Tx, tenant_id: int, name: str, kind: str, actor: Actor, **facts: object) -> int:
     tx.run("claim_lock")
     target_id: int = find_target(tx, tenant_id, name)[0]
     for (version,) in tx.run("pause_target" if kind == "target.paused" else "resume_target", id=target_id, **facts):
@@ -55,3 +62,82 @@ def _change(tx: Tx, tenant_id: int, name: str, kind: str, actor: Actor, **facts:
     tx.touch(target_id)
     tx.wake()
     return target_id
+
+
+# --- looking ------------------------------------------------------------------------------------------------------
+
+
+def names(tx: Tx, ids: Iterable[int | None]) -> dict[int, str]:
+    """What these targets are called."""
+    known = sorted({target_id for target_id in ids if target_id is not None})
+    return {row[0]: row[1] for row in tx.run("targets_by_id", ids=json.dumps(known))} if known else {}
+
+
+def listed(
+    tx: Tx,
+    tenant_id: int,
+    *,
+    states: Collection[TargetState] = (),
+    limit: int = 50,
+    cursor: str | None = None,
+) -> Page[TargetView]:
+    """A tenant's targets by name. A page looks at no more than BUDGET targets, and counts no more jobs than that."""
+    check_limit(limit)
+    tx.run("pin_plans")
+    after = "" if cursor is None else _named(tx, read_cursor(cursor))
+    found: list[TargetView] = []
+    step, looked = limit + 1, 0
+    while True:
+        rows = tx.run("targets_after", tenant_id=tenant_id, after=after, limit=step)
+        found += [one for one in _views(tx, rows) if not states or one.state in states]
+        if len(found) > limit:
+            return Page(_with_waiting(tx, found[:limit]), make_cursor(found[limit - 1].id))
+        if len(rows) < step:
+            return Page(_with_waiting(tx, found))
+        looked, after = looked + step, rows[-1][1]
+        if looked >= BUDGET:
+            return Page(_with_waiting(tx, found), make_cursor(rows[-1][0]))
+        step = min(4 * step, BUDGET)
+
+
+def _named(tx: Tx, target_id: int) -> str:
+    found = names(tx, [target_id])
+    if not found:
+        raise BadInput("cursor is not one that a list gave: begin without it", field="cursor")
+    return found[target_id]
+
+
+def shown(tx: Tx, tenant_id: int, name: str) -> TargetView:
+    """One target as it stands."""
+    target_id, _, _, paused_at, note, _ = find_target(tx, tenant_id, name)
+    tx.run("pin_plans")
+    return _with_waiting(tx, _views(tx, [(target_id, name, paused_at, note)]))[0]
+
+
+def blocked(tx: Tx, tenant_id: int) -> list[TargetView]:
+    """Those that a person paused or that a job holds until a person decides, by name."""
+    tx.run("pin_plans")
+    ids = [target_id for (target_id,) in tx.run("blocked_targets", tenant_id=tenant_id, most=BUDGET)]
+    rows = tx.run("targets_by_id", ids=json.dumps(ids)) if ids else []
+    return sorted(_views(tx, rows), key=lambda one: one.name)
+
+
+def _views(tx: Tx, rows: Sequence[Row]) -> list[TargetView]:
+    """Targets, as (id, name, paused, note), with who has them."""
+    ids = json.dumps([row[0] for row in rows])
+    answer = tx.run("target_holders", ids=ids) if rows else []
+    holders = {target: Holder(job, State(status), since, why) for target, job, status, since, why in answer}
+    active = reservations.active(tx)
+    direct = {one.target_id: (one.id, one.granted_at) for one in active if one.granted_at is not None}
+    return [
+        view(target, name, paused_at=paused_at, note=note, holder=holders.get(target), direct=direct.get(target))
+        for target, name, paused_at, note in rows
+    ]
+
+
+def _with_waiting(tx: Tx, found: Sequence[TargetView]) -> list[TargetView]:
+    if not found:
+        return []
+    most = BUDGET // len(found)
+    counts: dict[int, int] = dict(tx.run("waiting_on_targets", ids=json.dumps([one.id for one in found]), most=most))
+    return [replace(one, waiting=counts[one.id], at_least=counts[one.id] >= most) for one in found]

@@ -82,6 +82,11 @@ def beat(tx: Tx, worker_id: int, lease: float) -> bool:
     return bool(tx.run("beat", id=worker_id, lease=micros(lease)))
 
 
+def lives(tx: Tx, worker_id: int) -> bool:
+    """Whether nobody has given it up."""
+    return any(gone_at is None for *_, gone_at in tx.run("worker", id=worker_id))
+
+
 def stop_requests(tx: Tx, worker_id: int) -> list[tuple[int, int, Stop]]:
     """Which of its jobs a worker is asked to stop: (job id, fence, how)."""
     return [(job_id, fence, Stop(stop)) for job_id, fence, stop in tx.run("stop_requests", worker_id=worker_id)]

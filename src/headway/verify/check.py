@@ -4,15 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from headway.clock import micros
-from headway.store.db import Database
-from headway.verify import chains, counts, ghosts, guards, keys, paths, runs, stops, tenants
+from headway.clock import SECOND, micros
+from headway.store.db import Database, Tx
+from headway.verify import (
+    chains,
+    counts,
+    gates,
+    ghosts,
+    guards,
+    keys,
+    limits,
+    paths,
+    reservations,
+    runs,
+    stops,
+    tenants,
+)
+from headway.verify.board import Board
 from headway.verify.history import History
 from headway.verify.limits import Limits
 from headway.verify.order import Order
 from headway.verify.records import JobHistory
 from headway.verify.report import Finding, Report, gather
+from headway.verify.reservations import Reservations
 
+SETTLE = SECOND
+# What needs room or a turn.
+JUDGED = {
+    "job.claimed",
+    "job.relaned",
+    "reservation.created",
+    "reservation.relaned",
+    "reservation.granted",
+    "reservation.released",
+    "reservation.expired",
+}
 OF_ONE_JOB: tuple[Callable[[History, JobHistory], Iterator[Finding]], ...] = (
     counts.check,
     paths.check,
@@ -29,7 +55,12 @@ OF_THE_WHOLE: tuple[Callable[[History], Iterator[Finding]], ...] = (
     runs.check_loose,
     keys.check,
     tenants.check_lanes,
+    tenants.check_targets,
+    tenants.check_reservations,
+    limits.check,
+    gates.check,
     ghosts.check,
+    reservations.check,
 )
 
 
@@ -39,26 +70,46 @@ def check(
     """Checks the history of a system, which may be at work.
 
     With `quiet`, everything is expected to have ended. `lease` and `recovery` are the settings the system runs with, in
-    seconds. `settle` is how long PostgreSQL may take to make a statement's work visible; SQLite needs none.
+    seconds. `settle` is how long PostgreSQL may take to make a statement's work visible, by default a second or twice
+    as long as its longest transaction that left a trace; SQLite needs none.
     """
-    if settle is None:
-        settle = 1.0 if database.dialect == "postgres" else 0.0
     with database.read() as tx:
-        history = History(tx, quiet, micros(lease), micros(recovery), micros(settle))
+        window = _longest(tx) if settle is None else micros(settle)
+        history = History(tx, quiet, micros(lease), micros(recovery), window)
         return gather(_findings(history), history.counted)
+
+
+def _longest(tx: Tx) -> int:
+    if tx.database.dialect != "postgres":
+        return 0
+    ((longest,),) = tx.run("verify_longest_postgres")
+    return max(SETTLE, 2 * int(longest or 0))
 
 
 def _findings(history: History) -> Iterator[Finding]:
     for whole in OF_THE_WHOLE:
         yield from whole(history)
-    replays = (Limits(history), Order(history))
+    board = Board(history)
+    order = Order(history, board)
     history.tx.run("pin_plans")
     for job in history.jobs():
         for one in OF_ONE_JOB:
             yield from one(history, job)
     yield from counts.check_pruned(history)
+    yield from _replay(history, board, order)
+
+
+def _replay(history: History, board: Board, order: Order) -> Iterator[Finding]:
+    """One pass over all events. What is judged by the moment before an event is asked before it is put on the board."""
+    judges = (Limits(history, board), Reservations(history, board))
     for moment in history.stream():
-        for replay in replays:
-            yield from replay.see(moment)
-    for replay in replays:
-        yield from replay.end()
+        if order.batch:
+            yield from order.before(moment)
+        if moment.kind in JUDGED:
+            for judge in judges:
+                yield from judge.see(moment)
+        board.apply(moment)
+        yield from order.see(moment)
+    for judge in judges:
+        yield from judge.end()
+    yield from order.end()

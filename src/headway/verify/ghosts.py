@@ -22,31 +22,47 @@ class Running(NamedTuple):
     gone_at: int | None
 
 
+class Lease(NamedTuple):
+    """Of a worker, or of a process that makes direct calls."""
+
+    beat_at: int
+    lease_until: int
+    gone_at: int | None
+
+
+def observed_since(history: History) -> int | None:
+    """Since when somebody has been there to notice what was lost."""
+    ((since,),) = history.tx.run("verify_observer")
+    return None if since is None else int(since)
+
+
+def overdue(history: History, held: Lease, observed: int | None) -> str | None:
+    """In words, for how long what is held under this lease should have been given up."""
+    # Nobody has to notice while nobody is there; from then on the same time is given.
+    if observed is None or (held.gone_at is None and held.lease_until >= history.now):
+        return None
+    lease = max(history.lease, held.lease_until - held.beat_at)
+    last_sign = held.beat_at if held.gone_at is None else held.gone_at
+    over = history.now - max(last_sign, observed) - 2 * lease - history.recovery
+    return f"was last there at {last_sign}: {over / 1e6:g} s too long ago" if over > 0 else None
+
+
 def check(history: History) -> Iterator[Finding]:
     running = [Running._make(row) for row in history.tx.run("verify_running")]
     history.counted["running"] = len(running)
-    ((observed_since,),) = history.tx.run("verify_observer")
+    observed = observed_since(history)
     for job in running:
-        text = _ghost(history, job, observed_since)
+        text = _ghost(history, job, observed)
         if text is not None:
-            yield about_job("I-08", job.job_id, text)
+            yield about_job("I-08", job.job_id, f"it is RUNNING, {text}")
     yield from _slots(running)
 
 
-def _ghost(history: History, job: Running, observed_since: int | None) -> str | None:
+def _ghost(history: History, job: Running, observed: int | None) -> str | None:
     if job.owner is None:
-        return f"it is RUNNING and its worker {job.worker_id:x} does not exist"
-    if job.gone_at is None and job.lease_until >= history.now:
-        return None
-    # Nobody has to notice while nobody is there; from then on the same time is given.
-    if observed_since is None:
-        return None
-    lease = max(history.lease, job.lease_until - job.beat_at)
-    last_sign = job.beat_at if job.gone_at is None else job.gone_at
-    over = history.now - max(last_sign, observed_since) - 2 * lease - history.recovery
-    if over <= 0:
-        return None
-    return f"it is RUNNING, its worker {job.worker_id:x} was last there at {last_sign}: {over / 1e6:g} s too long ago"
+        return f"its worker {job.worker_id:x} does not exist"
+    over = overdue(history, Lease(job.beat_at, job.lease_until, job.gone_at), observed)
+    return None if over is None else f"its worker {job.worker_id:x} {over}"
 
 
 def _slots(running: list[Running]) -> Iterator[Finding]:

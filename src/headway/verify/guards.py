@@ -21,6 +21,7 @@ GUARDS = {
     "hw_job_no_return": "I-09",
     "hw_job_slot": "I-05",
     "hw_job_target_hold": "I-05",
+    "hw_job_target_head": "I-05",
     "hw_job_auto_retry": "I-12",
     "hw_job_key": "I-20",
 }

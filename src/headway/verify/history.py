@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,12 +9,12 @@ from functools import cached_property
 from itertools import groupby
 
 from headway.store.db import Row, Tx
-from headway.verify.records import Bucket, Event, JobHistory, JobRow, Moment, Parent
+from headway.verify.records import Bucket, Event, JobHistory, JobRow, Moment, Parent, Worker, names, numbers
 
 JOBS_PER_PAGE = 1000
 EVENTS_PER_PAGE = 5000
 LAST = 2**63 - 1
-COUNTED = ("jobs", "events", "runs", "claims", "running", "pruned")
+COUNTED = ("jobs", "events", "runs", "claims", "reservations", "running", "pruned")
 
 
 @dataclass
@@ -35,11 +34,33 @@ class History:
 
     @cached_property
     def buckets(self) -> dict[int, Bucket]:
-        return {row[0]: Bucket(row[1], row[2], tuple(json.loads(row[3]))) for row in self.tx.run("all_buckets")}
+        return {
+            bucket_id: Bucket(tenant_id, task, numbers(lanes), bool(on_target))
+            for bucket_id, tenant_id, task, lanes, on_target in self.tx.run("verify_buckets")
+        }
 
     @cached_property
     def tenants(self) -> set[int]:
         return {tenant_id for (tenant_id,) in self.tx.run("verify_tenants")}
+
+    @cached_property
+    def targets(self) -> dict[int, int]:
+        """Each target's tenant."""
+        return {target_id: tenant_id for target_id, tenant_id, *_ in self.tx.run("verify_targets")}
+
+    @cached_property
+    def workers(self) -> dict[str, Worker]:
+        """By the name under which they act. Those that were given up long ago are pruned."""
+        rows = self.tx.run("verify_workers")
+        return {f"{worker_id:x}": Worker(slots, frozenset(names(tasks))) for worker_id, slots, tasks in rows}
+
+    @cached_property
+    def whole_from(self) -> int:
+        """The number of the event from which on none is missing: what was pruned may have occupied something before."""
+        if not any(count for _, count in self.tx.run("verify_tally")):
+            return 0
+        ((first,),) = self.tx.run("verify_last_gap")
+        return int(first or 0)
 
     def jobs(self) -> Iterator[JobHistory]:
         """Every job number that a row or an event knows, in order."""

@@ -1,106 +1,111 @@
-"""I-05: replays all claims and their ends; no lane, target or worker ever held more than its limit."""
+"""I-05: at no moment did a lane, a target or a worker hold more than its limit, jobs and reservations together."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 
+from headway.verify.board import FIRST_LIMIT, UNKNOWN, Board, Occupant
 from headway.verify.history import History
-from headway.verify.moves import FIRST_TERMINAL, RUNNING
+from headway.verify.moves import RELANED
 from headway.verify.records import Moment, facts, worker_of
-from headway.verify.report import Finding, about_job
+from headway.verify.report import Finding, about_job, about_reservation
 
-# The limit of the global lane before anybody changed it, as the schema makes it.
-FIRST_LIMIT = {(0, "policy", "global"): 1}
 
-# A job, or a stage whose jobs count once.
-Occupant = tuple[int, int | None]
+def check(history: History) -> Iterator[Finding]:
+    """The events of every lane lead to the limit it has, those of the settings to what holds now."""
+    made: dict[int, list[tuple[int, int | None]]] = defaultdict(list)
+    for lane, version, data in history.tx.run("verify_lane_events"):
+        made[lane].append((version, facts(data).get("capacity")))
+    for lane, tenant_id, kind, name, capacity, version in history.tx.run("verify_lanes"):
+        told = made.get(lane, [])
+        untouched = version == 1 and not told and (tenant_id, kind, name) in FIRST_LIMIT
+        if told[-1:] != [(version, capacity)] and not untouched:
+            led = f"{told[-1][1]} (version {told[-1][0]})" if told else "none"
+            text = f"its limit is {capacity} (version {version}), its events lead to {led}"
+            yield Finding("I-05", f"lane {lane}", text)
+    for version, last in history.tx.run("verify_settings"):
+        if version != last:
+            yield Finding("I-05", "concurrency", f"the settings have version {version}, their events lead to {last}")
 
 
 class Limits:
-    """What is occupied, between two events. Only what runs is kept, so it stays small."""
+    """Asked before each event whether there is room for it. A lowered limit stops nothing that runs."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, board: Board) -> None:
         self.history = history
-        self.kind: dict[int, str] = {}
-        self.capacity: dict[int, int | None] = {}
-        self.faults: list[Finding] = []
-        self._begin()
-        self.slots = {f"{worker_id:x}": slots for worker_id, slots in history.tx.run("verify_workers")}
-        self.live: dict[int, tuple[str | None, list[tuple[int, Occupant]]]] = {}
-        self.lanes: defaultdict[int, Counter[Occupant]] = defaultdict(Counter)
-        self.workers: Counter[str] = Counter()
-        self.holders: dict[int, int] = {}
-
-    def _begin(self) -> None:
-        """The limits before the first event, and whether the events lead to the limits of now."""
-        changes: dict[int, list[tuple[int, int | None]]] = defaultdict(list)
-        for lane, version, data in self.history.tx.run("verify_lane_events"):
-            changes[lane].append((version, facts(data).get("capacity")))
-        for lane, tenant_id, kind, name, capacity, version in self.history.tx.run("verify_lanes"):
-            self.kind[lane] = kind
-            made = changes.get(lane)
-            # A limit whose beginning nobody recorded is not judged before its first event.
-            self.capacity[lane] = capacity if version == 1 else FIRST_LIMIT.get((tenant_id, kind, name))
-            if made[-1] != (version, capacity) if made else version != 1:
-                text = f"its limit is {capacity} (version {version}), its events lead to {made[-1] if made else 'none'}"
-                self.faults.append(Finding("I-05", f"lane {lane}", text))
+        self.board = board
+        self.rows: dict[int, int] = {}
 
     def see(self, moment: Moment) -> list[Finding]:
-        if moment.thing == "lane" and moment.kind == "lane.changed":
-            self.capacity[moment.thing_id] = facts(moment.data).get("capacity")
-        elif moment.thing == "job" and moment.status is not None:
-            if moment.kind == "job.claimed":
-                return [about_job("I-05", moment.thing_id, text) for text in self._claim(moment)]
-            if moment.status != RUNNING:
-                self._free(moment)
-        return []
+        if moment.kind == "job.claimed":
+            return [about_job("I-05", moment.thing_id, text) for text in self._claim(moment)]
+        if moment.kind == "reservation.granted":
+            return [about_reservation("I-05", moment.thing_id, text) for text in self._grant(moment)]
+        return self._relane(moment) if moment.kind == RELANED else []
 
     def end(self) -> list[Finding]:
-        return self.faults
+        """Jobs that got other lanes have those that their last event says."""
+        pairs = ((job_id, self.board.moved[job_id], bucket_id) for job_id, bucket_id in self.rows.items())
+        return [
+            about_job("I-05", job_id, f"its events lead to the lanes of bucket {led}, its row has bucket {bucket_id}")
+            for job_id, led, bucket_id in pairs
+            if led != bucket_id
+        ]
 
     def _claim(self, moment: Moment) -> Iterator[str]:
         self.history.counted["claims"] += 1
-        worker = worker_of(moment.actor)
-        bucket = self.history.buckets.get(moment.bucket_id or 0)
-        places = [(lane, self._occupant(lane, moment)) for lane in (bucket.lanes if bucket else ())]
-        yield from self._enter_lanes(moment, places)
-        if worker is not None:
-            self.workers[worker] += 1
-            slots = self.slots.get(worker)
-            if slots is not None and self.workers[worker] > slots:
-                count = self.workers[worker]
-                yield f"claimed (version {moment.version}) by worker {worker} as its job {count} in {slots} slots"
-        if moment.target_id is not None:
-            holder = self.holders.setdefault(moment.target_id, moment.thing_id)
-            if holder != moment.thing_id:
-                yield f"claimed (version {moment.version}) on target {moment.target_id}, which job {holder} held"
-        self.live[moment.thing_id] = (worker, places)
+        claimed = f"claimed (version {moment.version})"
+        for lane, occupant in self.board.places(moment):
+            if text := self._full(lane, occupant):
+                yield f"{claimed} {text}"
+        if text := self._no_slot(moment):
+            yield f"{claimed} {text}"
+        if moment.target_id is not None and (text := self._taken(moment.target_id, moment.thing_id)):
+            yield f"{claimed} {text}"
 
-    def _enter_lanes(self, moment: Moment, places: list[tuple[int, Occupant]]) -> Iterator[str]:
-        for lane, occupant in places:
-            inside = self.lanes[lane]
-            joins = occupant in inside
-            inside[occupant] += 1
-            limit = self.capacity.get(lane)
-            if limit is not None and not joins and len(inside) > limit:
-                yield f"claimed (version {moment.version}) as number {len(inside)} of lane {lane}: limit {limit}"
+    def _grant(self, moment: Moment) -> Iterator[str]:
+        one = self.board.reserved.get(moment.thing_id)
+        if one is None or one.granted:
+            return  # that it was granted at all is I-16's to say
+        for lane in one.lanes:
+            if text := self._full(lane, (moment.thing_id, -1)):
+                yield f"granted (version {moment.version}) {text}"
+        if one.target_id is not None and (text := self._taken(one.target_id, None)):
+            yield f"granted (version {moment.version}) {text}"
 
-    def _occupant(self, lane: int, moment: Moment) -> Occupant:
-        """The running jobs of one stage count once on the policy's lane."""
-        if moment.group_id is not None and self.kind.get(lane) == "policy":
-            return -moment.group_id, moment.stage
-        return moment.thing_id, None
+    def _full(self, lane: int, occupant: Occupant) -> str | None:
+        limit = self.board.capacity.get(lane, UNKNOWN)
+        if limit is None or limit == UNKNOWN:
+            return None
+        inside = self.board.inside[lane]
+        if occupant in inside or len(inside) < limit:
+            return None
+        return f"as number {len(inside) + 1} of lane {lane}: limit {limit}"
 
-    def _free(self, moment: Moment) -> None:
-        worker, places = self.live.pop(moment.thing_id, (None, []))
-        for lane, occupant in places:
-            self.lanes[lane][occupant] -= 1
-            if not self.lanes[lane][occupant]:
-                del self.lanes[lane][occupant]
-        if worker is not None:
-            self.workers[worker] -= 1
-        # A job that is held, or resumed, keeps its target until it has ended.
-        ended = moment.status is not None and moment.status >= FIRST_TERMINAL
-        if ended and moment.target_id is not None and self.holders.get(moment.target_id) == moment.thing_id:
-            del self.holders[moment.target_id]
+    def _no_slot(self, moment: Moment) -> str | None:
+        name = worker_of(moment.actor)
+        worker = self.history.workers.get(name or "")
+        if name is None or worker is None or self.board.busy[name] < worker.slots:
+            return None
+        return f"by worker {name} as its job {self.board.busy[name] + 1} in {worker.slots} slots"
+
+    def _taken(self, target_id: int, job_id: int | None) -> str | None:
+        """Who has a target, if it is not this job."""
+        holder = self.board.holders.get(target_id)
+        if holder is not None and holder != job_id:
+            return f"on target {target_id}, which job {holder} held"
+        granted = self.board.granted_targets.get(target_id)
+        if granted is not None:
+            return f"on target {target_id}, which reservation {granted} had"
+        if target_id in self.board.paused_targets:
+            return f"on target {target_id}, which was paused at {self.board.paused_targets[target_id]}"
+        return None
+
+    def _relane(self, moment: Moment) -> list[Finding]:
+        self.rows[moment.thing_id] = moment.bucket_id or 0
+        had, left = self.board.bucket_id(moment), facts(moment.data).get("from")
+        if had == left:
+            return []
+        text = f"it had the lanes of bucket {had} and left those of bucket {left} (version {moment.version})"
+        return [about_job("I-05", moment.thing_id, text)]

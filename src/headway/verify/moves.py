@@ -40,9 +40,11 @@ ENDINGS = {"job.completed", "job.failed", "job.skipped", "job.cancelled", "job.r
 # in the queue already.
 MOVING = ENDINGS | {"job.claimed", "job.paused", "job.error", "job.resumed"}
 # These change a job that waits or runs, and nothing that has ended.
-CHANGES = {"job.edited", "job.moved", "job.held", "job.promoted", "job.stop_requested"}
+CHANGES = {"job.edited", "job.moved", "job.relaned", "job.held", "job.promoted", "job.stop_requested"}
 # These say something about a job and never move it.
-STILL = {"job.moved", "job.stop_requested"}
+STILL = {"job.moved", "job.relaned", "job.stop_requested"}
+# Other lanes are for jobs that nobody has.
+RELANED = "job.relaned"
 LATE = "job.late_write_rejected"
 
 

@@ -1,135 +1,286 @@
-"""I-11: replays the queue of every bucket; no job was claimed while a better placed one stood there.
-
-Jobs of one bucket need the same task and the same lanes, so whoever claimed one could have claimed the other.
-"""
+"""I-11: no job was claimed while a better one stood in the queue that the same worker could have claimed."""
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from headway.verify.board import UNKNOWN, Board
 from headway.verify.history import History
-from headway.verify.moves import QUEUED
-from headway.verify.records import Moment, facts
+from headway.verify.moves import RELANED
+from headway.verify.queues import NOWHERE, Line, Lines, Queues, Standing, priority_of
+from headway.verify.records import Bucket, Moment, worker_of
 from headway.verify.report import Finding, about_job
 
-_BITS = 64
-_LOW = (1 << _BITS) - 1
-_MIDDLE = 1 << (_BITS - 1)
+MOST_AGED = 100
 
 
-class Standing(NamedTuple):
-    """A job in the queue: its place, since when it has had it, and when it expires."""
+class Claimed(NamedTuple):
+    """A claim: how the job stood, its kind of work, and the tasks its worker has (None: nobody knows any more)."""
 
+    moment: Moment
     place: int
-    since: int
-    expires_at: int | None
+    queued_at: int
+    bucket: Bucket
+    serves: frozenset[str] | None
 
 
-def place_of(priority: int, position: int, moment: Moment) -> int:
-    """Smaller is better: priority, position, creation and number in one integer. A million may stand at once."""
-    first = (100 - priority) << _BITS | (position + _MIDDLE)
-    return (first << _BITS | moment.created_at) << _BITS | moment.thing_id
+class Doubt(NamedTuple):
+    """A finding that the next event of the job may refute."""
+
+    at: int
+    rules: int
+    finding: Finding
 
 
 class Order:
-    """The queues between two events.
+    """What is taken in one transaction is judged together, when all of it is known."""
 
-    SQLite writes events in the order of commits. PostgreSQL does not say when a transaction became visible, so there
-    only what stood still for `settle` around a claim is judged.
-    """
-
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, board: Board) -> None:
+        self.history = history
+        self.board = board
+        self.queues = Queues(history, board)
         self.settle = history.settle
-        self.placed_by: dict[int, int] = dict(history.tx.run("verify_places"))
-        self.queues: dict[int, list[int]] = {}
-        self.standing: dict[int, Standing] = {}
-        self.batch: list[tuple[int, int, Moment]] = []
-        self.doubts: dict[int, tuple[int, Finding]] = {}
+        self.batch: list[Claimed] = []
+        self.doubts: dict[int, Doubt] = {}
+        # Jobs that were passed over and still wait: what they need is theirs before it is anybody else's.
+        self.passed: dict[int, tuple[int, ...]] = {}
+        self.promised: Counter[int] = Counter()
+
+    def before(self, moment: Moment) -> list[Finding]:
+        """To be asked before the event has happened: judges the claims that are complete by now."""
+        return self._judge() if self.batch and not self._same_batch(moment) else []
 
     def see(self, moment: Moment) -> list[Finding]:
+        """To be told when it has happened."""
+        if moment.thing == "target":
+            self.queues.choose(moment.thing_id, moment.at)
         if moment.thing != "job" or moment.status is None or moment.bucket_id is None:
             return []
-        found = self._settle_doubt(moment) if self.doubts else []
-        if self.batch and not self._same_batch(moment):
-            found += self._judge()
-        before = self.standing.pop(moment.thing_id, None)
+        found = self._settle_doubt(moment) if moment.thing_id in self.passed else []
         if moment.kind == "job.claimed":
-            if before is not None:
-                self.batch.append((moment.bucket_id, before.place, moment))
-        elif moment.status == QUEUED and moment.target_id is None:
-            self._stand(moment, moment.bucket_id)
+            found += self._claim(moment)
+        else:
+            self.queues.see(moment)
         return found
 
     def end(self) -> list[Finding]:
-        return self._judge() + [finding for _, finding in self.doubts.values()]
+        return self._judge() + [doubt.finding for doubt in self.doubts.values()]
 
     def _same_batch(self, moment: Moment) -> bool:
-        """Jobs taken in one transaction have one time and one taker."""
-        last = self.batch[-1][2]
+        """Jobs taken in one transaction have one time and one taker. On PostgreSQL others write in between; what they
+        change on the board is not waited for: a doubt that comes of it is refuted by the rest of the batch."""
+        last = self.batch[-1].moment
         if moment.kind != "job.claimed":
-            return self.settle > 0
+            return self.settle > 0 and moment.thing == "job" and moment.thing_id not in self.board.live
         return (moment.at, moment.actor) == (last.at, last.actor)
 
-    def _stand(self, moment: Moment, bucket_id: int) -> None:
-        place = self._place(moment)
-        if place is not None:
-            self.standing[moment.thing_id] = Standing(place, moment.at, moment.expires_at)
-            heappush(self.queues.setdefault(bucket_id, []), place)
-
-    def _place(self, moment: Moment) -> int | None:
-        """Its place after this event: that of its row unless it was moved later, else what the event says."""
-        if moment.version >= self.placed_by.get(moment.thing_id, 0):
-            return place_of(moment.priority, moment.position, moment)
-        if moment.kind == "job.moved":
-            said = facts(moment.data)
-            if "priority" in said and "position" in said:
-                return place_of(said["priority"], said["position"], moment)
-        return None
-
-    def _judge(self) -> list[Finding]:
-        worst: dict[int, tuple[int, Moment]] = {}
-        for bucket_id, place, moment in self.batch:
-            if bucket_id not in worst or worst[bucket_id][0] < place:
-                worst[bucket_id] = (place, moment)
-        self.batch = []
-        return [
-            finding
-            for bucket_id, (place, moment) in worst.items()
-            for finding in self._passed(bucket_id, place, moment)
-        ]
-
-    def _passed(self, bucket_id: int, place: int, claim: Moment) -> list[Finding]:
-        """The best job that stood before the claimed one and could have been taken; each is named once."""
-        queue = self.queues[bucket_id]
-        fresh: list[int] = []
-        found: list[Finding] = []
-        while queue and queue[0] < place and not found:
-            better = heappop(queue)
-            job_id = better & _LOW
-            standing = self.standing.get(job_id)
-            if standing is None or standing.place != better:
-                continue
-            if standing.expires_at is not None and standing.expires_at <= claim.at:
-                del self.standing[job_id]
-            elif standing.since + self.settle > claim.at:
-                fresh.append(better)
-            else:
-                del self.standing[job_id]
-                found = self._doubt(job_id, standing, claim)
-        for again in fresh:
-            heappush(queue, again)
+    def _claim(self, moment: Moment) -> list[Finding]:
+        found = [*self._paused(moment)] if self.board.pauses else []
+        if moment.target_id is not None:
+            found += self._not_first(moment, moment.target_id)
+        stood = self.queues.see(moment)
+        bucket = self.board.bucket(moment)
+        if stood is not None and stood.place != NOWHERE and bucket is not None:
+            worker = self.history.workers.get(worker_of(moment.actor) or "")
+            serves = None if worker is None else worker.tasks
+            self.batch.append(Claimed(moment, stood.place, stood.queued_at, bucket, serves))
         return found
 
-    def _doubt(self, job_id: int, standing: Standing, claim: Moment) -> list[Finding]:
-        text = f"it stood in the queue since {standing.since} when job {claim.thing_id} behind it was claimed"
-        finding = about_job("I-11", job_id, f"{text} at {claim.at} (version {claim.version})")
-        if not self.settle:
+    def _paused(self, moment: Moment) -> Iterator[Finding]:
+        """Nothing starts while its queue, or everybody's, is paused."""
+        bucket = self.board.bucket(moment)
+        for tenant_id in (0, bucket.tenant_id) if bucket else ():
+            pause = self.board.pauses.get(tenant_id)
+            if pause and pause.since + self.settle <= moment.at and (pause.until is None or moment.at < pause.until):
+                text = (
+                    f"claimed at {moment.at} (version {moment.version}), but its queue was paused since {pause.since}"
+                )
+                yield about_job("I-11", moment.thing_id, text)
+
+    def _not_first(self, moment: Moment, target_id: int) -> list[Finding]:
+        """On a target only the first may be claimed, whoever knows its task."""
+        first = self.queues.first_of(target_id, moment.at)
+        if first is None or first.job_id == moment.thing_id:
+            return []
+        if self.board.holders.get(target_id) != moment.thing_id:
+            return []  # that somebody else held it is I-05's to say
+        return self._doubt(first, moment, f"on target {target_id}")
+
+    # --- the judgement ---
+
+    def _judge(self) -> list[Finding]:
+        batch, self.batch = self.batch, []
+        if not batch:
+            return []
+        self.queues.settle_until(batch[0].moment.at)
+        found: list[Finding] = []
+        for tenant_id in dict.fromkeys(claim.bucket.tenant_id for claim in batch):
+            lines = self.queues.lines.get(tenant_id)
+            if lines:
+                claims = [claim for claim in batch if claim.bucket.tenant_id == tenant_id]
+                interval = self.board.aging
+                if interval is None:
+                    found += self._judge_by_place(claims, lines)
+                else:
+                    found += self._judge_by_age(claims, lines, interval)
+        return found
+
+    def _judge_by_place(self, claims: list[Claimed], lines: Lines) -> list[Finding]:
+        """In queue order, so that each is judged by the room there was when its turn came."""
+        found: list[Finding] = []
+        # Most kinds of work wait for a full lane: these need no closer look.
+        shut = self.board.full.difference(*(claim.bucket.lanes for claim in claims))
+        later = Counter(lane for claim in claims for lane in claim.bucket.lanes)
+        for claim in sorted(claims, key=lambda claim: claim.place):
+            one = self._passed(claim, lines.values(), shut, later)
+            found += [] if one is None else self._doubt(one, claim.moment)
+            later.subtract(claim.bucket.lanes)
+            shut.update(lane for lane in claim.bucket.lanes if not later[lane] and lane in self.board.full)
+        return found
+
+    def _passed(
+        self, claim: Claimed, lines: Iterable[Line], shut: set[int], later: Mapping[int, int]
+    ) -> Standing | None:
+        """The best job that stood before the claimed one and could have been taken in its stead."""
+        found: Standing | None = None
+        place = claim.place
+        for line in lines:
+            before = line.places and line.places[0] < place and shut.isdisjoint(line.bucket.lanes)
+            if before and self._could(line.bucket, claim, later):
+                best = self.queues.best(line, claim.moment.at)
+                if best is not None and best.place < place and self._knows_target(best, claim):
+                    found, place = best, best.place
+        return found
+
+    def _knows_target(self, one: Standing, claim: Claimed) -> bool:
+        """Who was pruned may have held it."""
+        return one.target_id is None or self.board.whole(claim.moment)
+
+    def _could(self, bucket: Bucket, claim: Claimed, later: Mapping[int, int]) -> bool | None:
+        """Whether who made a claim could have claimed a job of this kind instead. None: that cannot be told."""
+        sure: bool | None = True
+        if bucket.task != claim.bucket.task:
+            if claim.serves is None:
+                sure = None
+            elif bucket.task not in claim.serves:
+                return False
+        for lane in bucket.lanes:
+            # The claim itself shows that there was room in the lanes that both need.
+            room = True if lane in claim.bucket.lanes else self._room(lane, claim, later)
+            if room is False:
+                return False
+            sure = sure and room
+        return sure
+
+    def _room(self, lane: int, claim: Claimed, later: Mapping[int, int]) -> bool | None:
+        """Whether a lane had room, `later` ones of the same batch aside. Those that were passed over come first."""
+        board = self.board
+        if board.reserved_lanes[lane]:
+            return None if board.turn(board.streaks, lane) else False
+        limit = board.capacity.get(lane, UNKNOWN)
+        if limit is None:
+            return True
+        free = limit - (len(board.inside[lane]) - later.get(lane, 0)) - self.promised[lane]
+        if limit == UNKNOWN or not board.whole(claim.moment):
+            return None
+        if free <= 0:
+            return False
+        return None if self.settle and board.leaving(lane, claim.moment, free) else True
+
+    # --- by age ---
+
+    def _judge_by_age(self, claims: list[Claimed], lines: Lines, interval: int) -> list[Finding]:
+        """Each against the first of every priority. The others of the batch count as if they had been taken before:
+        their order among themselves is not recorded."""
+        levels: dict[int, list[Line]] = {}
+        for (_, priority), line in lines.items():
+            levels.setdefault(priority, []).append(line)
+        found: list[Finding] = []
+        for claim in claims:
+            better = [*self._better(claim, claims, levels, interval)]
+            if better:
+                raised, _, one = max(better, key=lambda each: each[:2])
+                found += self._doubt(one, claim.moment, f"with priority {raised} by its age")
+        return found
+
+    def _better(
+        self, claim: Claimed, batch: list[Claimed], levels: Mapping[int, list[Line]], interval: int
+    ) -> Iterator[tuple[int, int, Standing]]:
+        """The jobs that should have been taken before this one: effective and plain priority of each."""
+        mark, at = self._mark(claim, interval), claim.moment.at
+        shut = self.board.full.difference(claim.bucket.lanes)
+        for priority, level in levels.items():
+            if priority == mark[1]:
+                one = self._passed(claim, level, shut, {})
+            elif self.board.whole(claim.moment) and not self._hidden(mark, batch, priority, interval):
+                one = self._first(claim, [line for line in level if line.places and shut.isdisjoint(line.bucket.lanes)])
+            else:
+                one = None
+            if one is None:
+                continue
+            raised = _effective(one.place, one.queued_at, at - self.settle, interval)
+            if priority == mark[1] or (
+                (raised, priority) > mark and self.queues.steady(claim.bucket.tenant_id, one, at)
+            ):
+                yield raised, priority, one
+
+    def _hidden(self, mark: tuple[int, int], batch: list[Claimed], priority: int, interval: int) -> bool:
+        """Whether one of the same batch may have been the first of a priority when a claim was chosen."""
+        at = batch[0].moment.at - self.settle
+        others = [one for one in batch if priority_of(one.place) == priority]
+        return any((_effective(one.place, one.queued_at, at, interval), priority) <= mark for one in others)
+
+    def _mark(self, claim: Claimed, interval: int) -> tuple[int, int]:
+        """What another priority has to beat: effective, then plain priority."""
+        raised = _effective(claim.place, claim.queued_at - self.settle, claim.moment.at, interval)
+        return raised, priority_of(claim.place)
+
+    def _first(self, claim: Claimed, level: Iterable[Line]) -> Standing | None:
+        """The first job of a priority that could have been claimed; None also where that cannot be told."""
+        first: Standing | None = None
+        unsure = False
+        for line in level:
+            could = self._could(line.bucket, claim, {})
+            best = None if could is False else self.queues.best(line, claim.moment.at)
+            if best is not None and (first is None or best.place < first.place):
+                first, unsure = best, could is None
+        return None if unsure else first
+
+    # --- doubts ---
+
+    def _doubt(self, one: Standing, claim: Moment, how: str = "") -> list[Finding]:
+        self.queues.named.add(one.job_id)
+        self.passed[one.job_id] = lanes = self.board.buckets[one.bucket_id].lanes
+        self.promised.update(lanes)
+        since = self.queues.since(one)
+        stood = f"it stood in the queue {how} since {since}" if how else f"it stood in the queue since {since}"
+        text = f"{stood} when job {claim.thing_id} behind it was claimed at {claim.at} (version {claim.version})"
+        finding = about_job("I-11", one.job_id, text)
+        if not self.settle and not self.board.ahead[one.job_id]:
             return [finding]
-        self.doubts.setdefault(job_id, (claim.at, finding))
+        self.doubts.setdefault(one.job_id, Doubt(claim.at, self.board.rules, finding))
         return []
 
     def _settle_doubt(self, moment: Moment) -> list[Finding]:
-        """A job that somebody was just changing could not be claimed: PostgreSQL skips locked rows."""
-        at, finding = self.doubts.pop(moment.thing_id, (0, None))
-        return [finding] if finding is not None and moment.at > at + self.settle else []
+        self.promised.subtract(self.passed.pop(moment.thing_id))
+        doubt = self.doubts.pop(moment.thing_id, None)
+        if doubt is None:
+            return []
+        if self._refuted(doubt, moment):
+            self.queues.named.discard(moment.thing_id)
+            return []
+        return [doubt.finding]
+
+    def _refuted(self, doubt: Doubt, moment: Moment) -> bool:
+        """A job of an older policy is not claimed before it gets its lanes. Nor is one that somebody is just changing:
+        PostgreSQL skips locked rows."""
+        if moment.kind == RELANED and doubt.rules == self.board.rules:
+            return True
+        return self.settle > 0 and moment.at <= doubt.at + self.settle
+
+
+def _effective(place: int, queued_at: int, at: int, interval: int) -> int:
+    """A priority raised by the whole intervals that a job has waited."""
+    return min(MOST_AGED, priority_of(place) + max(0, at - queued_at) // interval)

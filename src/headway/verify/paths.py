@@ -117,6 +117,8 @@ def _illegal(at: _Standing, event: Event) -> Fault | None:
         return None  # whether it begins as it should is I-01's to say
     if event.kind == "job.created":
         return "I-02", f"{event.where}: it is created a second time"
+    if event.kind == moves.RELANED and at.state not in moves.CREATED:
+        return "I-02", f"{event.where}: it got other lanes while it was {word(at.state)}"
     step = f"{word(at.state)} (version {at.version}) was followed by {word(event.status)} ({event.where})"
     if event.status == at.state and event.kind not in moves.MOVING:
         return None

@@ -116,6 +116,12 @@ class Bucket(NamedTuple):
     tenant_id: int
     task: str
     lanes: tuple[int, ...]
+    on_target: bool
+
+
+class Worker(NamedTuple):
+    slots: int
+    tasks: frozenset[str]
 
 
 def facts(data: str | None) -> dict[str, Any]:
@@ -125,6 +131,24 @@ def facts(data: str | None) -> dict[str, Any]:
     except ValueError:
         found = None  # what it should have said is missed by the checks that need it
     return found if isinstance(found, dict) else {}
+
+
+def names(data: str | None) -> tuple[str, ...]:
+    """The JSON list of a worker's tasks."""
+    return tuple(map(str, _listed(data)))
+
+
+def numbers(data: str | None) -> tuple[int, ...]:
+    """The JSON list of a bucket's or a reservation's lanes."""
+    return tuple(number for number in _listed(data) if isinstance(number, int))
+
+
+def _listed(data: str | None) -> list[Any]:
+    try:
+        found = json.loads(data) if data else None
+    except ValueError:
+        found = None
+    return found if isinstance(found, list) else []
 
 
 @lru_cache(maxsize=4096)

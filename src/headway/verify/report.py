@@ -45,3 +45,7 @@ def gather(findings: Iterable[Finding], counted: Counter[str]) -> Report:
 
 def about_job(invariant: str, job_id: int, text: str) -> Finding:
     return Finding(invariant, f"job {job_id}", text)
+
+
+def about_reservation(invariant: str, number: int, text: str) -> Finding:
+    return Finding(invariant, f"reservation {number}", text)

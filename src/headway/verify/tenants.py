@@ -1,12 +1,11 @@
-"""I-18: a job, its run, its events, its bucket and its chain belong to one tenant. And the gate, which is derived."""
+"""I-18: a job, its run, events, target, bucket and chain belong to one tenant; so do a reservation and a target."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from headway.verify.history import History
-from headway.verify.moves import QUEUED, word
-from headway.verify.records import JobHistory, JobRow
+from headway.verify.records import JobHistory, JobRow, numbers
 from headway.verify.report import Finding, about_job
 
 
@@ -16,8 +15,6 @@ def check(history: History, job: JobHistory) -> Iterator[Finding]:
         return
     for text in _strangers(history, job, row):
         yield about_job("I-18", job.id, f"it belongs to tenant {row.tenant_id}, {text}")
-    if row.target_id is None and row.gate != int(row.status == QUEUED):
-        yield about_job("gate", job.id, f"it is {word(row.status)} without a target and its gate is {row.gate}")
 
 
 def _strangers(history: History, job: JobHistory, row: JobRow) -> Iterator[str]:
@@ -29,20 +26,61 @@ def _strangers(history: History, job: JobHistory, row: JobRow) -> Iterator[str]:
     for event in job.events:
         if event.tenant_id != tenant_id:
             yield f"its event ({event.where}) to tenant {event.tenant_id}"
-    bucket = history.buckets.get(row.bucket_id)
-    if bucket is None:
-        yield f"its bucket {row.bucket_id} does not exist"
-    elif (bucket.tenant_id, bucket.task) != (tenant_id, row.task):
-        yield f"its task is {row.task!r}, its bucket {row.bucket_id} of tenant {bucket.tenant_id} and {bucket.task!r}"
+    if row.target_id is not None and history.targets.get(row.target_id) != tenant_id:
+        yield f"its target {row.target_id} to {_whose(history.targets, row.target_id)}"
+    yield from _bucket(history, row)
     if job.parent is not None and job.parent.id is not None and job.parent.tenant_id != tenant_id:
         yield f"job {job.parent.id}, which it retries, to tenant {job.parent.tenant_id}"
 
 
+def _bucket(history: History, row: JobRow) -> Iterator[str]:
+    bucket = history.buckets.get(row.bucket_id)
+    if bucket is None:
+        yield f"its bucket {row.bucket_id} does not exist"
+    elif (bucket.tenant_id, bucket.task) != (row.tenant_id, row.task):
+        yield f"its task is {row.task!r}, its bucket {row.bucket_id} of tenant {bucket.tenant_id} and {bucket.task!r}"
+    elif bucket.on_target != (row.target_id is not None):
+        kind = "with" if bucket.on_target else "without"
+        yield f"its target is {row.target_id}, its bucket {row.bucket_id} for jobs {kind} one"
+
+
+def _whose(owners: Mapping[int, int], number: int) -> str:
+    return f"tenant {owners[number]}" if number in owners else "nobody"
+
+
 def check_lanes(history: History) -> Iterator[Finding]:
     """A bucket needs lanes of the installation or of its own tenant."""
-    owner = {lane_id: tenant_id for lane_id, tenant_id, *_ in history.tx.run("verify_lanes")}
+    owners = _lane_owners(history)
     for bucket_id, bucket in history.buckets.items():
         for lane in bucket.lanes:
-            if owner.get(lane) not in (0, bucket.tenant_id):
-                whose = f"tenant {owner[lane]}" if lane in owner else "nobody"
-                yield Finding("I-18", f"bucket {bucket_id}", f"its lane {lane} belongs to {whose}")
+            if owners.get(lane) not in (0, bucket.tenant_id):
+                yield Finding("I-18", f"bucket {bucket_id}", f"its lane {lane} belongs to {_whose(owners, lane)}")
+
+
+def _lane_owners(history: History) -> dict[int, int]:
+    return {lane: tenant_id for lane, tenant_id, *_ in history.tx.run("verify_lanes")}
+
+
+def check_targets(history: History) -> Iterator[Finding]:
+    """A target has its history, in its own tenant."""
+    for target_id, tenant_id, version, last, first_tenant, last_tenant in history.tx.run("verify_targets"):
+        if (first_tenant, last_tenant) != (tenant_id, tenant_id):
+            text = f"it belongs to tenant {tenant_id}, its events to {first_tenant} and {last_tenant}"
+            yield Finding("I-18", f"target {target_id}", text)
+        elif version != last:
+            text = f"its history ends with version {last}, its row has version {version}"
+            yield Finding("I-02", f"target {target_id}", text)
+
+
+def check_reservations(history: History) -> Iterator[Finding]:
+    """A reservation is for lanes of the installation or of its own tenant, and for its tenant's target."""
+    owners = _lane_owners(history)
+    for number, tenant_id, lanes, target_id, first, last in history.tx.run("verify_reserved"):
+        thing = f"reservation {number}"
+        for lane in numbers(lanes):
+            if owners.get(lane) not in (0, tenant_id):
+                yield Finding("I-18", thing, f"its lane {lane} belongs to {_whose(owners, lane)}")
+        if target_id is not None and history.targets.get(target_id) != tenant_id:
+            yield Finding("I-18", thing, f"its target {target_id} belongs to {_whose(history.targets, target_id)}")
+        if (first, last) != (tenant_id, tenant_id):
+            yield Finding("I-18", thing, f"it belongs to tenant {tenant_id}, its events to {first} and {last}")

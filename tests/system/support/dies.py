@@ -1,4 +1,4 @@
-"""A process that works or recovers once and dies where HEADWAY_TEST_FAULT says: `dies.py DATABASE work|recover`."""
+"""A process that works, calls or recovers and dies where HEADWAY_TEST_FAULT says: `dies.py DATABASE work|call|…`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import sys
 from headway import faults
 from headway.app import App
 from headway.engine.context import Context
+from headway.engine.holder import Holder, Place, Terms
 from headway.engine.recovery import Recovery
+from headway.engine.reserving import Wish
 from headway.engine.worker import Wishes, Worker
 from headway.testing import drain
 
@@ -32,6 +34,16 @@ def work(app: App) -> None:
         worker.tick()
 
 
+def call(app: App) -> None:
+    """Has the first job, and makes a direct call that waits for it."""
+    worker = Worker(app.database, app.registry, Wishes(slots=1))
+    app.database.transact("register", worker._register)
+    worker.tick()
+    holder = Holder(app.database, Terms())
+    holder.register()
+    holder.reserve(Place(), Wish(app.client.tenant_id, "ada", task="fine", params='{"n":7}'), actor=app.client.actor)
+
+
 if __name__ == "__main__":
     app = App(sys.argv[1])
     declare(app)
@@ -39,6 +51,10 @@ if __name__ == "__main__":
     faults.arm_from_environment()
     if sys.argv[2] == "work":
         work(app)
+    elif sys.argv[2] == "call":
+        call(app)
+    elif sys.argv[2] == "direct":
+        app.direct("fine", {"n": 7})
     elif sys.argv[2] == "drain":
         drain(app)
     else:

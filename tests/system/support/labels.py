@@ -11,7 +11,7 @@ import headway
 SOURCE = Path(headway.__file__).parent
 OF_A_TRANSACTION = ("begun", "before_commit", "committed")
 # What begins a transaction, or passes a point, with the place of its label among its arguments.
-BEGINNERS = {"transact": 0, "transaction": 0, "once": 0, "point": 0, "_fenced": 0, "_change": 0, "_tenant_event": 1}
+BEGINNERS = {"transact": 0, "transaction": 0, "once": 0, "point": 0, "_fenced": 0, "_change": 0, "_tenant_event": 2}
 # The seam itself passes on what its callers name, and so do these; whoever adds one adds its callers above.
 SEAM = {"store/db.py", "store/sqlite.py", "store/postgres.py"}
 PASSING_ON = {"engine/sink.py": {"_fenced"}, "engine/client.py": {"_change", "_tenant_event"}}

@@ -146,6 +146,16 @@ app.task("steps.thread", isolation="thread")(steps_plainly)
 app.task("steps.process")(steps_plainly)
 
 
+@app.task("load.async")
+async def load_async(ctx: Context, seconds: float = 0.0, fails: bool = False) -> int:
+    """Nothing much; a part of them takes a while, a part fails."""
+    if seconds:
+        await asyncio.sleep(seconds)
+    if fails and ctx.attempt == 1:
+        raise ValueError("on purpose")
+    return ctx.fence
+
+
 def _alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]

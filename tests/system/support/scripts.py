@@ -13,11 +13,16 @@ from typing import Any
 
 from headway import faults
 from headway.clock import SECOND
+from headway.engine import limits
 from headway.engine.handle import Job
 from headway.engine.heartbeat import Pulse
+from headway.engine.holder import Holder, Place, Terms
 from headway.engine.pruner import Pruner
+from headway.engine.reserving import End, Wish
 from headway.engine.supervisor import Supervisor
 from headway.errors import WrongState
+from headway.model.job import SYSTEM
+from headway.model.policies import Concurrency
 from headway.model.states import State
 from headway.store import workers
 from headway.testing import drain
@@ -28,7 +33,7 @@ SCRIPTS: dict[str, Script] = {}
 # These begin with an empty database instead of a migrated one.
 FROM_NOTHING = {"migrate"}
 # These need their tasks to wait for a time that no test can wait for, or to stand still while others judge.
-STEPPING_ONLY = {"failing", "schedule", "prune", "suspend", "damage"}
+STEPPING_ONLY = {"failing", "schedule", "prune", "suspend", "damage", "direct"}
 
 
 def script(function: Script) -> Script:
@@ -300,6 +305,61 @@ def prune(world: World) -> None:
     while pruner.prune(middle):
         world.say({"pruned": True})
     world.make("note", n=2)
+
+
+@script
+def on_targets(world: World) -> None:
+    """Targets: one after the other, paused and let go on, moved; then another policy with jobs in the queue."""
+    limits.settle(world.database, Concurrency(), {"gpu": 1}, actor=SYSTEM, adopt=True)
+    task, client = world.app.tasks["note"], world.app.client
+    worker = world.worker(slots=3)
+    task.using(target="desk").enqueue(n=1)
+    worker.run_dry()
+    client.pause_target("desk", note="not now")
+    client.resume_target("desk")
+    second, third = (task.using(target="desk").enqueue(n=n) for n in (2, 3))
+    task.using(target="shelf", resources=["gpu"]).enqueue(n=4)
+    third.move(before=second.id)
+    worker.run_dry()
+    for n in (5, 6):
+        task.enqueue(n=n)
+    limits.settle(world.database, Concurrency(policy="per_task"), {"gpu": 2}, actor=SYSTEM, adopt=True)
+    worker.run_dry()
+
+
+@script
+def direct(world: World) -> None:
+    """Reservations: made, let in, given back, renewed, expired and pruned, beside jobs on the same lane."""
+    limits.settle(world.database, Concurrency(), {"gpu": 1}, actor=SYSTEM, adopt=True)
+    world.make("note", n=1)
+    holder = Holder(world.database, Terms())
+    holder.register()
+    first, second = Place(), Place()
+    for place in (first, second):
+        holder.reserve(place, Wish(world.app.client.tenant_id, "ada", task="note", params="{}"), actor=SYSTEM)
+    worker = world.worker(slots=1)
+    worker.turn()
+    if worker.claimed:
+        world.say({"broken": "a job was claimed on a reserved lane"})
+    holder.tick()
+    holder.release(first, End("COMPLETED"))
+    holder.tick()
+    if not second.granted:
+        world.say({"broken": "the next one was not let in"})
+    holder.release(second, End("FAILED", "as it happens"))
+    worker.run_dry()
+    client = world.app.client
+    outside = client.reserve(resources=["gpu"], ttl=60)
+    client.renew_reservation(outside.id)
+    client.release_reservation(outside.id)
+    client.reserve(resources=["gpu"], ttl=60)
+    world.make("note", n=2)
+    world.advance(61)
+    world.recovery().tick()
+    holder.close()
+    Pruner(world.database, retention=60.0, artifacts=world.folder).prune_reservations(world.database.clock.now())
+    worker.run_dry()
+    worker.close()
 
 
 @script

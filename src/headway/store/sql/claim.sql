@@ -3,10 +3,10 @@
 -- name: claim_view
 -- All a claim has to know before it looks at jobs, in one answer of (kind, id, number):
 -- 0 non-empty buckets, by one probe each however many jobs they hold; 1 limited lanes and their capacity;
--- 2 running jobs per bucket; 3 paused tenants (0: all) and until when; 4 the next waiting time; 5 the next expiry;
--- 6 the time by the same clock; 7 the version of the concurrency settings; 8 whether a target was touched;
--- 9 how many reservations are active, and when the next expires; 10 lanes and 11 targets that direct calls had, and how
--- many times in a row.
+-- 2 running jobs per bucket; 3 paused tenants (0: all) and until when; 4 lanes and 5 targets that direct calls had, and
+-- how many times in a row; then single facts: 6 the time by the same clock; 7 the version of the concurrency settings;
+-- 8 whether a target was touched; 9 whether reservations are active, and when the next of them expires (if one does: the
+-- largest number there is); 10 the next waiting time; 11 the next expiry of a job.
 with recursive filled(bucket_id) as (
   select (select j.bucket_id from hw_job j where j.gate = 1 order by j.bucket_id limit 1)
   union all
@@ -17,14 +17,14 @@ select 0, bucket_id, cast(null as bigint) from filled where bucket_id is not nul
 union all select 1, id, capacity from hw_lane where capacity is not null
 union all select 2, bucket_id, count(*) from hw_job where status = 3 group by bucket_id
 union all select 3, id, paused_until from hw_tenant where paused_at is not null and (paused_until is null or paused_until > {now})
-union all select 4, 0, min(not_before) from hw_job where status = 1
-union all select 5, 0, min(expires_at) from hw_job where expires_at is not null and status <= 2 and fence = 0
+union all select 4, id, streak from hw_lane where streak > 0
+union all select 5, id, streak from hw_target where streak > 0
 union all select 6, 0, {now}
 union all select 7, 0, version from hw_setting where name = 'concurrency'
 union all select 8, 0, min(id) from hw_touched
-union all select 9, count(*), min(expires_at) from hw_reservation where finished_at is null
-union all select 10, id, streak from hw_lane where streak > 0
-union all select 11, id, streak from hw_target where streak > 0;
+union all select 9, 0, min(coalesce(expires_at, 9223372036854775807)) from hw_reservation where finished_at is null
+union all select 10, 0, min(not_before) from hw_job where status = 1
+union all select 11, 0, min(expires_at) from hw_job where expires_at is not null and status <= 2 and fence = 0;
 
 -- name: bucket_places
 -- The places of one bucket after a given one, in queue order. `+ 0`, or SQLite plans anew for every value.

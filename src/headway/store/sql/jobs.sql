@@ -216,9 +216,11 @@ select 1 from hw_artifact where path = :path limit 1;
 -- name: prune_workers
 -- Workers given up long ago, with the processes nobody on their host ended: a reboot did.
 delete from hw_process where worker_id in (select id from hw_worker where gone_at is not null and gone_at < :before)
-and not exists (select 1 from hw_job j where j.status = 3 and j.worker_id = hw_process.worker_id);
+and not exists (select 1 from hw_job j where j.status = 3 and j.worker_id = hw_process.worker_id)
+and not exists (select 1 from hw_reservation r where r.finished_at is null and r.worker_id = hw_process.worker_id);
 delete from hw_worker where gone_at is not null and gone_at < :before
 and not exists (select 1 from hw_job j where j.status = 3 and j.worker_id = hw_worker.id)
+and not exists (select 1 from hw_reservation r where r.finished_at is null and r.worker_id = hw_worker.id)
 and not exists (select 1 from hw_process p where p.worker_id = hw_worker.id);
 
 -- name: unfinished_params

@@ -21,6 +21,18 @@ update hw_lane set capacity = cast(:capacity as integer), version = version + 1 
 -- name: lanes
 select id, tenant_id, kind, name, capacity, version from hw_lane order by id;
 
+-- name: running_per_bucket
+select bucket_id, count(*) from hw_job where status = 3 group by bucket_id;
+
+-- name: ready_per_bucket
+-- How many jobs of these buckets may be claimed as far as they themselves go, of each the first so many.
+select i.id, (select count(*) from (select 1 from hw_job j where j.bucket_id = i.id and j.gate = 1 limit :most) w) from {ids} i;
+
+-- name: pauses
+-- The pause of a tenant, and everybody's (0).
+select id, paused_at, paused_until, pause_note from hw_tenant
+where id in (0, :tenant_id) and paused_at is not null and (paused_until is null or paused_until > {now}) order by id;
+
 -- name: reset_streaks
 update hw_lane set streak = 0 where id in {ids} and streak > 0;
 
@@ -30,6 +42,9 @@ update hw_lane set streak = streak + 1 where id in {ids};
 -- name: reset_target_streaks
 -- Of the targets of these jobs.
 update hw_target set streak = 0 where id in (select j.target_id from {ids} i join hw_job j on j.id = i.id) and streak > 0;
+
+-- name: end_target_streak
+update hw_target set streak = 0 where id = :id and streak > 0;
 
 -- name: raise_target_streak
 update hw_target set streak = streak + 1 where id = :id;
@@ -66,6 +81,34 @@ left join hw_job h on h.target_id = t.id and h.target_id is not null and (h.stat
 -- The open jobs of some targets.
 select j.id, j.target_id from {ids} i join hw_job j on j.target_id = i.id and j.target_id is not null and j.gate = 1;
 
+-- name: targets_after
+-- A tenant's targets by name, after a given one.
+select id, name, paused_at, pause_note from hw_target where tenant_id = :tenant_id and name > :after order by name limit :limit;
+
+-- name: targets_by_id
+select id, name, paused_at, pause_note from hw_target where id in {ids};
+
+-- name: target_holders
+-- The jobs that have these targets: running, held, or resumed and waiting for their next claim; and since when.
+select h.target_id, h.id, h.status,
+  case when h.status = 3 then h.claimed_at when h.status = 2 then h.queued_at else
+    (select max(e.at) from hw_event e where e.thing_id = h.id and e.thing = 'job' and e.kind in ('job.paused', 'job.error')) end,
+  h.reason
+from {ids} i join hw_job h on h.target_id = i.id and h.target_id is not null and (h.status between 3 and 5 or (h.status = 2 and h.fence > 0));
+
+-- name: waiting_on_targets
+-- How many jobs are queued on these targets, of each the first so many. One that was resumed is not behind: it has it.
+select i.id, (select count(*) from (
+  select 1 from hw_job j where j.target_id = i.id and j.target_id is not null and j.status = 2 and j.fence = 0 limit :most) w)
+from {ids} i;
+
+-- name: blocked_targets
+-- A tenant's targets that a person paused or that a PAUSED or ERROR job holds.
+select id from hw_target where tenant_id = :tenant_id and paused_at is not null
+union
+select h.target_id from (select target_id from hw_job where tenant_id = :tenant_id and status between 4 and 5 limit :most) h
+where h.target_id is not null;
+
 -- name: busy_targets
 -- Those of these targets that a job holds or a person paused.
 select t.id from {ids} i join hw_target t on t.id = i.id where t.paused_at is not null or exists (
@@ -80,6 +123,15 @@ returning id;
 -- name: active_reservations
 -- In the order in which they were made.
 select id, tenant_id, lanes, target_id, granted_at, version, expires_at from hw_reservation where finished_at is null order by id;
+
+-- name: waiting_reservations
+-- The direct calls that were not let in yet.
+select id, tenant_id, task, lanes, target_id from hw_reservation
+where finished_at is null and granted_at is null and task is not null order by id;
+
+-- name: relane_reservation
+update hw_reservation set lanes = :lanes, version = version + 1 where id = :id and finished_at is null and granted_at is null
+returning version;
 
 -- name: lost_reservations
 -- Those whose holder was one of us and is gone.
@@ -109,8 +161,12 @@ update hw_reservation set status = :status, finished_at = {now}, outcome = cast(
   version = version + 1
 where id = :id and finished_at is null returning tenant_id, version;
 
+-- name: ended_reservation
+-- Whether there is one that ended before an instant.
+select id from hw_reservation where finished_at is not null and finished_at < :before order by finished_at limit 1;
+
 -- name: prune_reservations
 delete from hw_event where thing = 'reservation' and thing_id in (
-  select id from hw_reservation where finished_at is not null and finished_at < :before order by finished_at limit 500);
+  select id from hw_reservation where finished_at is not null and finished_at < :before order by finished_at, id limit 500);
 delete from hw_reservation where id in (
-  select id from hw_reservation where finished_at is not null and finished_at < :before order by finished_at limit 500) returning id;
+  select id from hw_reservation where finished_at is not null and finished_at < :before order by finished_at, id limit 500) returning id;

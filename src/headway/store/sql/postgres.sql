@@ -15,6 +15,10 @@ select set_config('jit', 'off', true), set_config('plan_cache_mode', 'force_gene
   set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
   set_config('enable_bitmapscan', 'off', true), set_config('enable_material', 'off', true);
 
+-- name: lock_tenant
+-- Not `for update`: rows that refer to the tenant (a reservation, a bucket) are made under the claim lock, and would wait.
+select id, name, paused_at, paused_until, pause_note, version from hw_tenant where id = :id for no key update;
+
 -- name: notify
 select pg_notify('headway', '');
 
@@ -137,3 +141,8 @@ with k as materialized (
   select j.id from {ids} i join hw_job j on j.id = i.id where j.gate + 0 = 0 and j.status + 0 = 2 for update of j skip locked
 )
 update hw_job j set gate = 1 from k where j.id = k.id returning j.id;
+
+-- name: move_bucket
+-- Those that somebody is changing right now get their lanes before they are claimed.
+with k as materialized (select id from hw_job where status <= 2 and bucket_id = :from_id for update skip locked)
+update hw_job j set bucket_id = :to_id, version = j.version + 1 from k where j.id = k.id returning j.id, j.tenant_id, j.version, j.status;

@@ -51,6 +51,7 @@ select {job_columns} from hw_job j where j.id in {ids} and j.tenant_id = :tenant
   and j.created_at >= :since and j.created_at < :until
   and (cast(:task as text) is null or j.task = :task)
   and (cast(:key as text) is null or j.key = :key)
+  and (cast(:target_id as bigint) is null or j.target_id = :target_id)
   and (cast(:failure_kind as text) is null or j.failure_kind = :failure_kind)
   and (cast(:by_name as text) is null or j.created_by like :by_name escape '!' or j.created_by like :by_id escape '!')
   and (cast(:q as text) is null or lower(j.task) like :q escape '!' or lower(j.key) like :q escape '!' or lower(j.reason) like :q escape '!'
@@ -65,6 +66,7 @@ where r.job_id in {ids} and r.tenant_id = :tenant_id
   and r.started_at >= :since and r.started_at < :until
   and (cast(:task as text) is null or r.task = :task)
   and (cast(:key as text) is null or j.key = :key)
+  and (cast(:target_id as bigint) is null or j.target_id = :target_id)
   and (cast(:failure_kind as text) is null or j.failure_kind = :failure_kind)
   and (cast(:by_name as text) is null or j.created_by like :by_name escape '!' or j.created_by like :by_id escape '!')
   and (cast(:q as text) is null or lower(r.task) like :q escape '!' or lower(r.error) like :q escape '!')
@@ -98,9 +100,69 @@ order by priority desc, position, created_at, id limit :limit;
 select {job_columns} from hw_job j where j.tenant_id = :tenant_id and j.status <= 2
 order by j.priority desc, j.position, j.created_at, j.id limit :limit;
 
+-- name: line
+-- The beginning of a tenant's queue in claim order, with all that tells when each may start.
+select id, status, bucket_id, priority, position, created_at, queued_at, not_before, expires_at, target_id, fence, ran
+from hw_job where tenant_id = :tenant_id and status <= 2 order by priority desc, position, created_at, id limit :limit;
+
+-- name: tenants_in_line
+-- The tenants that have jobs waiting, by one probe each.
+with recursive found(tenant_id) as (
+  select (select j.tenant_id from hw_job j where j.status <= 2 order by j.tenant_id limit 1)
+  union all
+  select (select j.tenant_id from hw_job j where j.status <= 2 and j.tenant_id > found.tenant_id order by j.tenant_id limit 1)
+  from found where found.tenant_id is not null
+)
+select tenant_id from found where tenant_id is not null;
+
 -- name: running_jobs
 -- Every running job with its owner; no more than there are slots.
-select id, tenant_id, bucket_id, worker_id, slot, task, claimed_at from hw_job where status = 3 order by worker_id, slot;
+select id, tenant_id, bucket_id, worker_id, slot, task, claimed_at, target_id, ran from hw_job where status = 3 order by worker_id, slot;
+
+-- name: due_jobs
+-- SCHEDULED jobs whose time has come, as many as a claim promotes at once, and since when they are queued then.
+select id, bucket_id, target_id, priority, position, created_at, {now} from hw_job
+where status = 1 and not_before <= {now} order by not_before, id limit 500;
+
+-- name: lapsed_jobs
+-- Jobs that were to start before now and did not, as many as a claim skips at once.
+select id, target_id from hw_job
+where expires_at is not null and status <= 2 and fence = 0 and expires_at <= {now} order by expires_at, id limit 500;
+
+-- name: touched_targets
+-- Targets whose first job the next claim chooses anew.
+select distinct target_id from (select target_id from hw_touched order by id limit :limit) t;
+
+-- name: target_fronts
+-- Each target with its pause, who holds it, who of its queue comes first and is not past its expiry, who is open, and in
+-- which state its holder is.
+select t.id, t.paused_at, h.id,
+  (select j.id from hw_job j where j.target_id = t.id and j.target_id is not null and j.status = 2
+    and (j.expires_at is null or j.fence > 0 or j.expires_at > {now})
+    order by j.priority desc, j.position, j.created_at, j.id limit 1),
+  (select j.id from hw_job j where j.target_id = t.id and j.target_id is not null and j.gate = 1), h.status
+from {ids} i join hw_target t on t.id = i.id
+left join hw_job h on h.target_id = t.id and h.target_id is not null and (h.status between 3 and 5 or (h.status = 2 and h.fence > 0));
+
+-- name: spots_of
+-- Where jobs stand.
+select id, bucket_id, target_id, priority, position, created_at, queued_at from hw_job where id in {ids};
+
+-- name: held_since
+-- Since when PAUSED and ERROR jobs are.
+select e.thing_id, max(e.at) from {ids} i join hw_event e on e.thing_id = i.id and e.thing = 'job'
+where e.kind in ('job.paused', 'job.error') group by e.thing_id;
+
+-- name: promised
+-- Active reservations with who has them, in the order in which they were made.
+select id, tenant_id, lanes, target_id, created_at, granted_at, expires_at, holder, task from hw_reservation
+where finished_at is null order by id;
+
+-- name: past_runs
+-- How long the runs took that completed last, of the newest so many jobs that ended.
+select tenant_id, task, ran from (
+  select tenant_id, task, ran, status from hw_job where finished_at is not null order by finished_at desc limit :limit) f
+where status = 6;
 
 -- name: shown_workers
 -- Those that were not given up, and those that were within a while.

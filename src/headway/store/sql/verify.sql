@@ -71,20 +71,91 @@ select j.id, j.worker_id, j.slot, j.claimed_at, w.id, w.slots, w.beat_at, w.leas
 from hw_job j left join hw_worker w on w.id = j.worker_id where j.status = 3 order by j.id;
 
 -- name: verify_observer
--- Since when somebody has been there to notice a lost claim.
-select min(started_at) from hw_worker where gone_at is null and lease_until >= {now};
+-- Since when somebody has been there to notice a lost claim. Who only makes direct calls does not look.
+select min(started_at) from hw_worker where gone_at is null and lease_until >= {now} and kind = 'worker';
 
 -- name: verify_workers
-select id, slots from hw_worker;
+select id, slots, tasks from hw_worker where kind = 'worker';
+
+-- name: verify_buckets
+select id, tenant_id, task, lanes, on_target from hw_bucket order by id;
+
+-- name: verify_relaned
+-- The lanes that jobs had before each time they got others; the first time comes last.
+select e.thing_id, e.data from hw_event e where e.thing = 'job' and e.kind = 'job.relaned' order by e.id desc;
 
 -- name: verify_lanes
 select id, tenant_id, kind, name, capacity, version from hw_lane order by id;
 
 -- name: verify_lane_events
-select e.thing_id, e.version, e.data from hw_event e where e.thing = 'lane' and e.kind = 'lane.changed' order by e.thing_id, e.version;
+select e.thing_id, e.version, e.data from hw_event e
+where e.thing = 'lane' and e.kind in ('lane.created', 'lane.changed') order by e.thing_id, e.version;
+
+-- name: verify_settings
+-- The version of the concurrency settings, and the last one that an event tells of. Their number is 0.
+select s.version, (select coalesce(max(e.version), 0) from hw_event e where e.thing_id = 0 and e.thing = 'concurrency')
+from hw_setting s where s.name = 'concurrency';
+
+-- name: verify_aging
+-- What the concurrency settings were at any time.
+select e.data from hw_event e where e.thing_id = 0 and e.thing = 'concurrency' order by e.version;
 
 -- name: verify_tenants
-select id from hw_tenant;
+-- Number 0 is everybody, and nobody's.
+select id from hw_tenant where id > 0;
+
+-- name: verify_targets
+-- Every target, and what its events say.
+select t.id, t.tenant_id, t.version, max(e.version), min(e.tenant_id), max(e.tenant_id)
+from hw_target t left join hw_event e on e.thing_id = t.id and e.thing = 'target' group by t.id, t.tenant_id, t.version order by t.id;
+
+-- name: verify_shut
+-- QUEUED jobs without a target that no claim can see.
+select id from hw_job where status = 2 and gate = 0 and target_id is null order by id;
+
+-- name: verify_lines
+-- The queue of every target that nobody touched since its first job was chosen: its pause, who holds it, who is first, who is open.
+select t.id, t.paused_at, h.id, h.status,
+  (select j.id from hw_job j where j.target_id = t.id and j.target_id is not null and j.status = 2
+    order by j.priority desc, j.position, j.created_at, j.id limit 1),
+  (select min(j.id) from hw_job j where j.target_id = t.id and j.target_id is not null and j.gate = 1)
+from hw_target t
+left join hw_job h on h.target_id = t.id and h.target_id is not null and (h.status between 3 and 5 or (h.status = 2 and h.fence > 0))
+where not exists (select 1 from hw_touched u where u.target_id = t.id) order by t.id;
+
+-- name: verify_active_reservations
+-- Those that have not ended, each with its holder's lease if it has one.
+select r.id, r.expires_at, r.worker_id, w.id, w.beat_at, w.lease_until, w.gone_at, r.lanes, r.target_id
+from hw_reservation r left join hw_worker w on w.id = r.worker_id where r.finished_at is null order by r.id;
+
+-- name: verify_reservations
+-- Those whose row is not what their events made of it.
+select * from (
+  select r.id, r.status, r.version, count(e.id) as events, coalesce(max(e.version), 0) as last,
+    coalesce(sum(case when e.kind = 'reservation.granted' then 1 end), 0) as granted, case when r.granted_at is null then 0 else 1 end as is_granted,
+    coalesce(sum(case when e.kind = 'reservation.released' then 1 end), 0) as released,
+    coalesce(sum(case when e.kind = 'reservation.expired' then 1 end), 0) as expired
+  from hw_reservation r left join hw_event e on e.thing_id = r.id and e.thing = 'reservation'
+  group by r.id, r.status, r.version, r.granted_at
+) s
+where events <> version or last <> version or granted <> is_granted
+  or released <> case when status = 'RELEASED' then 1 else 0 end or expired <> case when status = 'EXPIRED' then 1 else 0 end
+order by id;
+
+-- name: verify_untimely
+-- Reservations of programs outside that were granted when their time was over, or expired before it. Renewing only adds time.
+select id, granted_at, expires_at, case when status = 'EXPIRED' then finished_at end from hw_reservation
+where expires_at is not null and (granted_at > expires_at + :settle or (status = 'EXPIRED' and finished_at < expires_at)) order by id;
+
+-- name: verify_loose_reservations
+-- Reservations that only events know.
+select distinct e.thing_id from hw_event e where e.thing = 'reservation'
+  and not exists (select 1 from hw_reservation r where r.id = e.thing_id) order by e.thing_id;
+
+-- name: verify_reserved
+-- For whom there are reservations: one of each kind, and the tenants of its events.
+select min(r.id), r.tenant_id, r.lanes, r.target_id, coalesce(min(e.tenant_id), r.tenant_id), coalesce(max(e.tenant_id), r.tenant_id)
+from hw_reservation r left join hw_event e on e.thing_id = r.id and e.thing = 'reservation' group by r.tenant_id, r.lanes, r.target_id;
 
 -- name: verify_loose_runs
 -- Runs whose job does not exist.
@@ -94,8 +165,16 @@ select r.job_id from hw_run r where not exists (select 1 from hw_job j where j.i
 -- What pruning says it took away.
 select name, sum(count) from hw_tally group by name order by name;
 
+-- name: verify_last_gap
+-- The first event after the last ones that were pruned.
+select max(id) from (select id, lag(id, 1, 0) over (order by id) as before from hw_event) e where id <> before + 1;
+
 -- name: verify_pruning
 select active from hw_pruning;
+
+-- name: verify_longest_postgres
+-- How long a transaction took from its first event to its last: so long may others not have seen what it did.
+select max(span) from (select max(at) - min(at) as span from hw_event group by xmin) t;
 
 -- name: verify_numbers_sqlite
 -- How many job numbers were ever given.

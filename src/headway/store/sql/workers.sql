@@ -10,9 +10,11 @@ update hw_worker set beat = beat + 1, beat_at = {now}, lease_until = {now} + :le
 where id = :id and gone_at is null returning beat;
 
 -- name: served_now
--- The tasks of each living worker that has a free slot.
-select w.tasks from hw_worker w where w.gone_at is null and w.state = 'live' and w.kind = 'worker' and w.lease_until > {now}
-  and (select count(*) from hw_job j where j.status = 3 and j.worker_id = w.id) < w.slots;
+-- Each living worker that has free slots: its tasks, and how many.
+select s.tasks, s.free from (
+  select w.tasks, w.slots - (select count(*) from hw_job j where j.status = 3 and j.worker_id = w.id) as free
+  from hw_worker w where w.gone_at is null and w.state = 'live' and w.kind = 'worker' and w.lease_until > {now}) s
+where s.free > 0;
 
 -- name: set_worker_state
 update hw_worker set state = :state, version = version + 1 where id = :id and gone_at is null and state <> :state returning version;

@@ -13,6 +13,7 @@ create table hw_target (
 );
 
 create index hw_target_streak on hw_target (id) where streak > 0;
+create index hw_target_paused on hw_target (tenant_id) where paused_at is not null;
 
 -- Targets whose jobs changed since their first job was chosen. Writers only add rows; whoever holds the claim lock
 -- chooses anew and takes them away, so nobody who makes or changes a job waits for anybody.

@@ -1,0 +1,119 @@
+"""What limits concurrency: `limits ls`, and `limits set` while everything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headway.cli.call import Call, Desk, command, family
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from headway.model.policies import Concurrency
+    from headway.store.lanes import LaneView
+
+limits = family("Look at lanes and resources, change their limits.")
+
+
+@command(limits, "ls")
+def ls(call: Call) -> None:
+    """List the lanes and resources there are: their limits, what runs on them, how many jobs wait for them."""
+    from headway.store import lanes
+
+    with call.desk() as desk, desk.read() as tx:
+        concurrency, _ = lanes.read_concurrency(tx)
+        found = lanes.listed(tx, desk.tenant_id)
+    if call.out.as_json:
+        items = [lane_json(lane) for lane in found]
+        call.out.data({**concurrency_json(concurrency), "items": items, "next": None})
+        return
+    call.out.show(concurrency_page(concurrency), "", lane_table(found))
+    if not any(lane.kind == "resource" for lane in found):
+        call.out.say("no resources yet: define them in the settings, like [resources] then ollama = 1")
+
+
+@command(limits, "set")
+def set_limit(
+    call: Call,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A lane, a task or a resource.", show_default=False)],
+    limit: Annotated[str, typer.Argument(metavar="N|none", help="How many may run at once.", show_default=False)],
+) -> None:
+    """Change a limit, at once and for all processes. What runs goes on."""
+    from headway.engine.limits import change
+
+    capacity = _capacity(limit)
+    with call.desk() as desk:
+        change(desk.database, name, capacity, tenant_id=desk.tenant_id, actor=desk.client.actor)
+        _answer(call, desk, name)
+
+
+def _capacity(text: str) -> int | None:
+    from headway.errors import BadInput
+
+    if text.strip().lower() == "none":
+        return None
+    if not (text.isascii() and text.isdigit()) or len(text) > 9:
+        raise BadInput(f"a limit must be a whole number from 1, or none, not {text!r}", field="limit")
+    return int(text)
+
+
+def _answer(call: Call, desk: Desk, name: str) -> None:
+    from headway.store import lanes
+
+    with desk.read() as tx:
+        found = {lane.name: lane for lane in lanes.listed(tx, desk.tenant_id)}
+    lane = found[name] if name in found else found[f"task:{name}"]
+    if call.out.as_json:
+        call.out.data(lane_json(lane))
+        return
+    call.out.show(f"the limit of {lane.name} is {_limit(lane)} now: {lane.running} running, {_waiting(lane)} waiting")
+    call.out.say("a worker that starts while no other lives writes its settings over this: change them too to keep it")
+
+
+# --- for people and programs --------------------------------------------------------------------------------------
+
+
+def lane_json(lane: LaneView) -> dict[str, object]:
+    return {
+        "name": lane.name,
+        "kind": lane.kind,
+        "limit": lane.limit,
+        "running": lane.running,
+        "reserved": lane.reserved,
+        "waiting": lane.waiting,
+        "waiting_at_least": lane.at_least,
+    }
+
+
+def concurrency_json(concurrency: Concurrency) -> dict[str, object]:
+    return {"policy": concurrency.policy, "targets": concurrency.targets, "aging": concurrency.aging}
+
+
+def concurrency_page(concurrency: Concurrency) -> Table:
+    from headway.cli.tables import pairs
+    from headway.model.values import duration_text
+
+    aging = f"one priority for every {duration_text(concurrency.aging)}" if concurrency.aging else "off"
+    return pairs([("policy", concurrency.policy), ("targets", concurrency.targets), ("aging", aging)])
+
+
+def lane_table(found: Iterable[LaneView]) -> Table:
+    from headway.cli.out import styled, table
+
+    made = table("LANE", "KIND", "LIMIT", "RUNNING", "RESERVED", "WAITING", flexible=("LANE",))
+    for lane in found:
+        full = lane.limit is not None and lane.running + lane.reserved >= lane.limit
+        running = styled(str(lane.running), "cyan" if full else "")
+        made.add_row(styled(lane.name), lane.kind, _limit(lane), running, str(lane.reserved), _waiting(lane))
+    return made
+
+
+def _limit(lane: LaneView) -> str:
+    return "none" if lane.limit is None else str(lane.limit)
+
+
+def _waiting(lane: LaneView) -> str:
+    return f"{lane.waiting}{'+' if lane.at_least else ''}"

@@ -1,0 +1,228 @@
+"""Direct calls: a task runs now, in this process or a child of it, before the queue of its lanes; it is not a job."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from headway.engine.client import Client
+from headway.engine.context import Stop
+from headway.engine.holder import Holder, Place, Terms, wait_in_steps
+from headway.engine.registry import TaskSpec
+from headway.engine.reserving import End, Wish
+from headway.engine.run import STOP_GRACE, AsyncRunner, Running, SlotRunner
+from headway.engine.slot import Child
+from headway.errors import Busy, JobFailed, LeaseLost, Unreachable
+from headway.model.job import Claim
+from headway.model.outcome import Completed, Failed, Interrupted, Lost, Outcome, Skipped, Stopped
+from headway.store import workers
+
+log = logging.getLogger("headway")
+WENT_AWAY = Interrupted("the caller went away")
+# How long a caller that goes away waits for its work to stop: work that does not keeps its place until it ends.
+STOP_SECONDS = STOP_GRACE + 5.0
+_NUMBERS: Mapping[str, int] = logging.getLevelNamesMapping()
+
+
+@dataclass(frozen=True, slots=True)
+class Direct:
+    """One call, checked. `params` and `options` are JSON text; `wait` is how long it may stand in the line."""
+
+    spec: TaskSpec
+    params: str
+    options: str
+    resources: tuple[str, ...] = ()
+    target: str | None = None
+    wait: float | None = None
+
+
+class LogSink:
+    """Where a direct call reports. There is no job to keep it with: what is worth reading goes to the log.
+
+    Spending is compared with the budget by the context itself, which also remembers the checkpoint.
+    """
+
+    def __init__(self, task: str) -> None:
+        self.task = task
+
+    def progress(self, done: float, total: float | None, label: str) -> None:
+        of = "" if total is None else f" of {total:g}"
+        log.debug("%s: %s %g%s", self.task, label or "done", done, of)
+
+    def log(self, level: str, message: str, at: int) -> None:
+        log.log(_NUMBERS.get(level, logging.INFO), "%s: %s", self.task, message)
+
+    def spend(self, amounts: dict[str, float]) -> None:
+        """Nobody adds it up."""
+
+    def checkpoint(self, text: str) -> None:
+        """Nobody resumes it."""
+
+    def attach(self, path: str, name: str) -> None:
+        log.warning("%s: %s is not kept: a direct call has no artifacts", self.task, name)
+
+
+class _Call:
+    """One call under way. Its outcome is what is known of it so far."""
+
+    def __init__(self) -> None:
+        self.place = Place()
+        self.running: Running | None = None
+        self.ended = threading.Event()
+        self.outcome: Outcome = WENT_AWAY
+        self.left = False
+
+
+class Caller:
+    """The direct calls of one incarnation. Any thread calls; each call has its own runner, whose child stays warm."""
+
+    def __init__(self, client: Client, terms: Terms, *, wait: float) -> None:
+        self.client = client
+        self.wait = wait
+        self.database = client.database
+        self.holder = Holder(client.database, terms, resources=client.lanes.defined)
+        self.lock = threading.Lock()
+        self.calls: dict[int, _Call] = {}
+        self.runners: list[SlotRunner] = []
+        self.idle: list[int] = []
+        self.async_runner: AsyncRunner | None = None
+
+    @property
+    def gone(self) -> bool:
+        """Given up by others: the next call needs another incarnation."""
+        return self.holder.gone
+
+    def open(self) -> None:
+        self.holder.open()
+
+    def call(self, direct: Direct) -> Any:
+        """Waits for the work that runs on its lanes, runs, gives the lanes back and answers the result."""
+        call, name = _Call(), direct.spec.name
+        wish = self._wish(direct)
+        try:
+            self.holder.reserve(call.place, wish, actor=self.client.actor)
+            wait = self.wait if direct.wait is None else direct.wait
+            self.holder.wait_for(call.place, wait, what=name)
+            self._run(call, direct)
+        except (Busy, LeaseLost) as error:
+            call.outcome = Interrupted(str(error))
+            raise
+        finally:
+            self._leave(call)
+        return _answer(name, call.outcome)
+
+    def _wish(self, direct: Direct) -> Wish:
+        client, name = self.client, direct.target
+        target_id = None if name is None else client.lanes.target(client.tenant_id, name)
+        return Wish(client.tenant_id, client.actor.shown, direct.resources, target_id, direct.spec.name, direct.params)
+
+    # --- running ---
+
+    def _run(self, call: _Call, direct: Direct) -> None:
+        number = call.place.id
+        assert number is not None
+        spec = direct.spec
+        slot = None if spec.isolation == "async" else self._take_slot()
+        claim = Claim(0, number, slot or 0, spec.name, direct.params, direct.options, 1, 0, 0)
+        running = call.running = Running(claim, spec, LogSink(spec.name))
+        self.calls[number] = call
+        self.holder.begin(call.place, lambda why: _stop(running, Lost(why), 0.0))
+        if slot is None:
+            self._loop().start([running])
+        else:
+            self.runners[slot].start(running)
+        wait_in_steps(call.ended)
+
+    def _take_slot(self) -> int:
+        with self.lock:
+            if self.idle:
+                return self.idle.pop()  # the one used last: its child is warm
+            slot = len(self.runners)
+            self.runners.append(SlotRunner(slot, self._done, self._adopt, self._disown))
+            return slot
+
+    def _loop(self) -> AsyncRunner:
+        with self.lock:
+            self.async_runner = self.async_runner or AsyncRunner(self._done)
+            return self.async_runner
+
+    def _adopt(self, slot: int, child: Child, _stop: Stop) -> None:
+        """Stores who runs user code before it does, so that recovery can end it."""
+        facts = {"slot": slot, "tag": child.tag, "pid": child.pid, "process_start": child.start_time}
+        self.database.transact("adopt", lambda tx: workers.adopt(tx, self.holder.who.id, **facts))  # type: ignore[arg-type]
+
+    def _disown(self, child: Child) -> None:
+        try:
+            self.database.transact("disown", lambda tx: tx.run("drop_process", tag=child.tag))
+        except Unreachable as error:
+            log.warning("could not forget an ended process: %s", error)  # recovery finds that it is gone
+
+    def _done(self, batch: list[tuple[Running, Outcome]]) -> None:
+        """Called from wherever work ends."""
+        for running, outcome in batch:
+            call = self.calls.pop(running.claim.fence)
+            with self.lock:
+                if running.spec.isolation != "async":
+                    self.idle.append(running.claim.slot)
+                call.outcome = running.ended(outcome).outcome
+                call.ended.set()
+            self.holder.finish(call.place)
+            if call.left:
+                self.holder.release_soon(call.place, recorded(call.outcome))
+
+    # --- the end ---
+
+    def _leave(self, call: _Call) -> None:
+        """Gives the place back, never before its work has ended."""
+        if call.running is not None and not call.ended.is_set():
+            _stop(call.running, WENT_AWAY, STOP_GRACE)
+            call.ended.wait(STOP_SECONDS)
+            with self.lock:
+                call.left = not call.ended.is_set()
+        if not call.left:
+            self.holder.release(call.place, recorded(call.outcome))
+
+    def close(self) -> None:
+        self.holder.leave()
+        for runner in self.runners:
+            runner.close()
+        for runner in self.runners:
+            runner.thread.join(STOP_GRACE)
+        if self.async_runner is not None:
+            self.async_runner.close()
+        self.holder.close()
+
+
+def _stop(running: Running, why: Outcome, grace: float) -> None:
+    running.override = running.override or why
+    running.request_stop(grace)
+
+
+def recorded(outcome: Outcome) -> End:
+    """What the reservation keeps of it."""
+    match outcome:
+        case Completed():
+            return End("COMPLETED")
+        case Failed(error=error):
+            return End("FAILED", error)
+        case Skipped(reason=reason):
+            return End("SKIPPED", reason)
+        case Interrupted(error=error):
+            return End("ABANDONED", error)
+        case Lost(why=why):
+            return End("ABANDONED", why)
+        case Stopped():
+            return End("ABANDONED", "it was stopped")
+        case _:
+            assert_never(outcome)
+
+
+def _answer(task: str, outcome: Outcome) -> Any:
+    if isinstance(outcome, Completed):
+        return json.loads(outcome.result)
+    end = recorded(outcome)
+    raise JobFailed(f"{task} {end.outcome}: {end.error}", code="call_failed", status=end.outcome)

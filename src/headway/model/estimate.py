@@ -1,0 +1,320 @@
+"""When a waiting job may start: the queue played forward with the durations of past runs."""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from headway.model.lanes import Aged, Aging, Bucket, Place, Queue, Reserved, Rooms, grants, head, plan, plan_aged
+from headway.model.lanes import reserve as close_reserved
+
+Kind = tuple[int, str]  # a tenant and a task: what durations are known by
+_UNITS = ((86_400, "days"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def span(micros: int) -> str:
+    """A length of time in one unit, for people: `3 min`."""
+    seconds = max(0, round(micros / 1e6))
+    for size, unit in _UNITS:
+        if seconds >= 2 * size:
+            return f"{round(seconds / size)} {unit}"
+    return f"{seconds} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """When a job starts if work takes as long as half of the past runs took, and as long as nine in ten did."""
+
+    p50: int
+    p90: int
+
+    def shown(self, now: int) -> str:
+        likely = f"in about {span(self.p50 - now)}" if self.p50 > now else "any moment now"
+        latest = f" (at most {span(self.p90 - now)})" if self.p90 > max(self.p50, now) else ""
+        return f"starts {likely}{latest}"
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """A job in line. `due`: not before. `ran`: so long it ran already. `holds`: it was resumed and has its target."""
+
+    id: int
+    bucket: Bucket
+    priority: int
+    position: int
+    created_at: int
+    queued_at: int
+    due: int = 0
+    target_id: int | None = None
+    ran: int = 0
+    holds: bool = False
+
+    @property
+    def kind(self) -> Kind:
+        return (self.bucket.tenant_id, self.bucket.task)
+
+    @property
+    def aged(self) -> Aged:
+        return (self.position, self.created_at, self.id, max(self.queued_at, self.due))
+
+    @property
+    def place(self) -> Place:
+        return (-self.priority, self.position, self.created_at, self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Occupant:
+    """A running job, or a direct call. `hand`: whose slot is free when it ends, `call`: which reservation is over.
+    Without a `kind` nobody knows when that is."""
+
+    lanes: tuple[int, ...]
+    kind: Kind | None
+    since: int
+    ran: int = 0
+    target_id: int | None = None
+    hand: int | None = None
+    call: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A reservation, and since when it has its lanes if it was granted."""
+
+    reserved: Reserved
+    kind: Kind | None
+    since: int = 0
+
+    @property
+    def occupant(self) -> Occupant:
+        one = self.reserved
+        return Occupant(one.lanes, self.kind, self.since, target_id=one.target_id, call=one.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Everything that decides when the jobs in it start. `hands`: the tasks and free slots of each living worker.
+    `paused`: tenants (0: all) and until when. `shut`: targets that a person has to open. `aging` in microseconds."""
+
+    now: int
+    waiting: Sequence[Waiter]
+    running: Sequence[Occupant] = ()
+    hands: Sequence[tuple[frozenset[str], int]] = ()
+    capacity: Mapping[int, int | None] = field(default_factory=dict)
+    calls: Sequence[Call] = ()
+    paused: Mapping[int, int | None] = field(default_factory=dict)
+    shut: frozenset[int] = frozenset()
+    aging: int | None = None
+
+
+History = Mapping[Kind, Sequence[int]]
+
+
+def estimate(job_id: int, line: Line, history: History) -> Estimate | None:
+    """None where it depends on something that nobody can foresee: a person, or work without a history."""
+    found = [_Play(line, _durations(history, share)).start_of(job_id) for share in (0.5, 0.9)]
+    p50, p90 = found
+    # Longer work may by chance let a job start sooner; people want to know when at the latest.
+    return None if p50 is None or p90 is None else Estimate(p50, max(p50, p90))
+
+
+def _durations(history: History, share: float) -> dict[Kind, int]:
+    return {kind: quantile(took, share) for kind, took in history.items() if took}
+
+
+def quantile(values: Sequence[int], share: float) -> int:
+    """The smallest value that at least this share of all does not exceed."""
+    rank = -(-len(values) * round(share * 100) // 100)
+    return sorted(values)[max(0, rank - 1)]
+
+
+Levels = dict[int, list[Aged]]  # by priority, each in order
+
+
+class _Play:
+    """The line, played forward from event to event. What ends frees its lanes, its target and its slot; then the free
+    slots go to the next jobs, by the rules of the claim."""
+
+    def __init__(self, line: Line, lasts: Mapping[Kind, int]) -> None:
+        self.line = line
+        self.lasts = lasts
+        self.time = line.now
+        self.free = {lane: limit for lane, limit in line.capacity.items() if limit is not None}
+        self.slots = [free for _, free in line.hands]
+        self.calls = {call.reserved.id: call for call in line.calls}
+        self.busy: set[int] = set()
+        self.ends: list[tuple[int, int, Occupant]] = []
+        self.numbers = count()
+        self.buckets: dict[int, Bucket] = {}
+        self.levels: dict[int, Levels] = {}
+        self.waiting = {one.id: one for one in line.waiting}
+        self.queues: dict[int, list[Place]] = {}
+        self.holders: dict[int, int] = {}
+        self.open: dict[int, int] = {}
+        self.order = sorted(range(len(self.slots)), key=lambda n: len(line.hands[n][0]))
+        self.later = sorted(((one.due, one.id) for one in line.waiting), reverse=True)
+        granted = [call.occupant for call in line.calls if call.reserved.granted]
+        for one in (*line.running, *granted):
+            self._take(one.lanes)
+            self._begin(one)
+
+    def start_of(self, job_id: int) -> int | None:
+        if job_id not in self.waiting:
+            return None
+        self._arrive()  # what is overdue ends at any moment, but has not ended yet
+        while True:
+            self._grant()
+            self._claim()
+            if job_id not in self.waiting:
+                return self.time
+            following = self._next_event()
+            if following is None:
+                return None
+            self.time = following
+            self._end()
+            self._arrive()
+
+    # --- time ---
+
+    def _next_event(self) -> int | None:
+        instants = [until for until in self.line.paused.values() if until is not None and until > self.time]
+        if self.ends:
+            instants.append(self.ends[0][0])
+        if self.later:
+            instants.append(self.later[-1][0])
+        return min(instants, default=None)
+
+    def _end(self) -> None:
+        while self.ends and self.ends[0][0] <= self.time:
+            self._leave(heapq.heappop(self.ends)[2])
+
+    def _arrive(self) -> None:
+        while self.later and self.later[-1][0] <= self.time:
+            self._come(self.waiting[self.later.pop()[1]])
+
+    def _take(self, lanes: Iterable[int]) -> None:
+        for lane in lanes:
+            if lane in self.free:
+                self.free[lane] -= 1
+
+    def _begin(self, one: Occupant) -> None:
+        """It has its lanes: without a history, for ever."""
+        if one.target_id is not None:
+            self.busy.add(one.target_id)
+        lasts = self.lasts.get(one.kind) if one.kind is not None else None
+        if lasts is not None:
+            end = max(self.time, one.since + max(0, lasts - one.ran))
+            heapq.heappush(self.ends, (end, next(self.numbers), one))
+
+    def _leave(self, one: Occupant) -> None:
+        for lane in one.lanes:
+            if lane in self.free:
+                self.free[lane] += 1
+        if one.call is not None:
+            del self.calls[one.call]
+        if one.hand is not None:
+            self.slots[one.hand] += 1
+        if one.target_id is not None:
+            self.busy.discard(one.target_id)
+            self._choose(one.target_id)
+
+    # --- the queue ---
+
+    def _come(self, one: Waiter) -> None:
+        self.buckets[one.bucket.id] = one.bucket
+        if one.target_id is None:
+            self._open(one)
+            return
+        insort(self.queues.setdefault(one.target_id, []), one.place)
+        if one.holds:
+            self.holders[one.target_id] = one.id
+        self._choose(one.target_id)
+
+    def _choose(self, target: int) -> None:
+        """The one job of a target that may be claimed is open."""
+        queue, holder = self.queues.get(target, ()), self.holders.get(target)
+        first = queue[0][3] if queue else None
+        stopped = target in self.line.shut or target in self.busy
+        chosen = head(Queue(target, stopped, holder, holder is not None, first, None))
+        opened = self.open.get(target)
+        if opened != chosen and opened is not None:
+            self._close(self.waiting[opened])
+        if opened != chosen and chosen is not None:
+            self.open[target] = chosen
+            self._open(self.waiting[chosen])
+
+    def _open(self, one: Waiter) -> None:
+        insort(self.levels.setdefault(one.bucket.id, {}).setdefault(one.priority, []), one.aged)
+
+    def _close(self, one: Waiter) -> None:
+        levels = self.levels[one.bucket.id]
+        del levels[one.priority][bisect_left(levels[one.priority], one.aged)]
+        if not levels[one.priority]:
+            del levels[one.priority]
+        if one.target_id is not None:
+            del self.open[one.target_id]
+
+    # --- turns ---
+
+    def _grant(self) -> None:
+        found = [self.calls[number].reserved for number in sorted(self.calls)]
+        given = grants(found, Rooms(dict(self.free)), self.busy | self.line.shut, ()) if found else []
+        for number in given:
+            call = self.calls[number]
+            self.calls[number] = replace(call, reserved=replace(call.reserved, granted=True), since=self.time)
+            self._take(call.reserved.lanes)
+            self._begin(self.calls[number].occupant)
+
+    def _rooms(self) -> Rooms:
+        """What is left to the queue. Granted calls have taken theirs already."""
+        rooms, reserved = Rooms(self.free), [call.reserved for call in self.calls.values()]
+        close_reserved(rooms, [replace(one, granted=False) for one in reserved], {})
+        targets = {one.target_id for one in reserved}
+        rooms.barred = {job_id for target, job_id in self.open.items() if target in targets}
+        return rooms
+
+    def _claim(self) -> None:
+        """Every worker with a free slot claims, those that know least first."""
+        if self._paused(0):
+            return
+        rooms = self._rooms()
+        for hand in self.order:
+            if self.slots[hand] > 0:
+                tasks = self.line.hands[hand][0]
+                ready = [b for b in self._ready() if b.task in tasks and rooms.admits(b)]
+                for job_id, _ in self._plan(self.slots[hand], ready, rooms) if ready else ():
+                    self._start(self.waiting.pop(job_id), hand)
+
+    def _ready(self) -> Iterator[Bucket]:
+        for number, levels in self.levels.items():
+            if levels and not self._paused(self.buckets[number].tenant_id):
+                yield self.buckets[number]
+
+    def _paused(self, tenant_id: int) -> bool:
+        until = self.line.paused.get(tenant_id, 0)
+        return until is None or until > self.time
+
+    def _plan(self, count: int, ready: Sequence[Bucket], rooms: Rooms) -> list[tuple[int, Bucket]]:
+        if self.line.aging is None:
+            return plan(count, ready, rooms, self._places)
+        levels: dict[int, list[tuple[Bucket, Iterator[Aged]]]] = {}
+        for bucket in ready:
+            for priority, places in self.levels[bucket.id].items():
+                levels.setdefault(priority, []).append((bucket, iter(places)))
+        return plan_aged(count, levels, rooms, Aging(self.line.aging, self.time))
+
+    def _places(self, bucket: Bucket) -> Iterator[Place]:
+        for priority, places in sorted(self.levels[bucket.id].items(), reverse=True):
+            for position, created_at, job_id, _ in places:
+                yield (-priority, position, created_at, job_id)
+
+    def _start(self, one: Waiter, hand: int) -> None:
+        """The plan took the lanes already."""
+        self.slots[hand] -= 1
+        self._close(one)
+        if one.target_id is not None:
+            self.queues[one.target_id].remove(one.place)
+            self.holders.pop(one.target_id, None)
+        self._begin(Occupant(one.bucket.lanes, one.kind, self.time, one.ran, one.target_id, hand))

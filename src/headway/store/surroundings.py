@@ -1,0 +1,255 @@
+"""What surrounds the jobs of a tenant at one moment, for those who ask why a job waits and when it may start."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from headway.clock import micros
+from headway.model.estimate import Call, Estimate, History, Kind, Line, Occupant, Waiter, estimate
+from headway.model.job import Job
+from headway.model.lanes import Bucket, Reserved
+from headway.model.states import State
+from headway.model.targets import Holder
+from headway.model.waiting import Hand, LaneLoad, Pause, Promise, Queued, Runner, Scene, TargetLoad, queued
+from headway.store.db import Tx
+from headway.store.foresight import Foresight
+
+# Jobs further back in the queue than this have no rank: counting them would cost as much as there are.
+RANKED = 1_000
+# Durations come from so many jobs that ended last.
+REMEMBERED = 2_000
+
+
+class InLine(NamedTuple):
+    """A job of the queue, as far as its place and its time go."""
+
+    id: int
+    status: int
+    bucket_id: int
+    priority: int
+    position: int
+    created_at: int
+    queued_at: int | None
+    not_before: int | None
+    expires_at: int | None
+    target_id: int | None
+    fence: int
+    ran: int
+
+    def waits(self, now: int) -> bool:
+        """Not on hold, and not past its expiry."""
+        return self.status != State.WAITING and (self.expires_at is None or self.fence > 0 or self.expires_at > now)
+
+    def stands(self, now: int) -> bool:
+        """In the queue, or about to be."""
+        due = self.status == State.QUEUED or (self.not_before is not None and self.not_before <= now)
+        return self.waits(now) and due
+
+
+def _targets(line: Sequence[InLine]) -> set[int]:
+    return {one.target_id for one in line if one.target_id is not None}
+
+
+class Running(NamedTuple):
+    id: int
+    tenant_id: int
+    bucket_id: int
+    worker_id: int
+    slot: int
+    task: str
+    claimed_at: int
+    target_id: int | None
+    ran: int
+
+
+class Promised(NamedTuple):
+    id: int
+    tenant_id: int
+    lanes: str
+    target_id: int | None
+    created_at: int
+    granted_at: int | None
+    expires_at: int | None
+    holder: str
+    task: str | None
+
+
+class Surroundings:
+    """Read once for all the jobs that are asked about. `hands` are the living workers by their numbers; `known` those
+    whose running jobs will end as jobs do."""
+
+    def __init__(
+        self, tx: Tx, tenant_id: int, asked: Sequence[Job], hands: Mapping[int, Hand], known: Collection[int]
+    ) -> None:
+        self.tx, self.tenant_id, self.asked = tx, tenant_id, asked
+        self.workers, self.known = list(hands), known
+        self.line = self._line(tenant_id)
+        self.targets = sorted({job.target_id for job in asked if job.target_id is not None})
+        self.foresight = Foresight(tx, list(hands.values()), targets={*self.targets, *_targets(self.line)})
+        self.rooms, self.picks = self.foresight.play()
+        self.now = self.foresight.view.now
+        self.running = [Running(*row) for row in tx.run("running_jobs")]
+        self.promised = self._promised()
+        wanted = {job.bucket_id for job in asked} | {one.bucket_id for one in self.line}
+        self.buckets = self.foresight.buckets(wanted)
+        self.scene = self._scene()
+
+    def _promised(self) -> list[Promised]:
+        """The reservations that a claim would find active."""
+        active = {one.id for one in self.foresight.reserved}
+        found = map(Promised._make, self.tx.run("promised")) if active else ()
+        return [one for one in found if one.id in active]
+
+    def _line(self, tenant_id: int, limit: int = RANKED) -> list[InLine]:
+        return [InLine(*row) for row in self.tx.run("line", tenant_id=tenant_id, limit=limit)]
+
+    def lanes_of(self, job: Job) -> tuple[int, ...]:
+        return self.buckets[job.bucket_id].lanes
+
+    # --- why ---
+
+    def _scene(self) -> Scene:
+        pauses = {owner: Pause(*facts) for owner, *facts in self.tx.run("pauses", tenant_id=self.tenant_id)}
+        held = [job.id for job in self.asked if job.status in (State.PAUSED, State.ERROR)]
+        return Scene(
+            self.now,
+            pauses.get(self.tenant_id),
+            pauses.get(0),
+            self._lanes(),
+            self._targets(),
+            tuple(self._promises()),
+            tuple(self.foresight.hands),
+            tuple(self._queued(one) for one in self.line if one.stands(self.now)),
+            tuple(self._pick(job_id, bucket) for job_id, bucket in self.picks),
+            frozenset(job_id for job_id, _ in self.picks),
+            dict(self.tx.run("held_since", ids=json.dumps(held))) if held else {},
+        )
+
+    def _lanes(self) -> dict[int, LaneLoad]:
+        running: dict[int, list[Runner]] = {}
+        for one, bucket in self._running():
+            for lane in bucket.lanes:
+                runner = Runner(one.claimed_at, one.id if one.tenant_id == self.tenant_id else None)
+                running.setdefault(lane, []).append(runner)
+        return {
+            number: LaneLoad(
+                lane.name,
+                lane.capacity,
+                tuple(running.get(number, ())),
+                lane.kind == "resource",
+                self.rooms.free.get(number),
+                number in self.rooms.closed,
+            )
+            for number, lane in self.foresight.described.items()
+        }
+
+    def _running(self) -> Iterator[tuple[Running, Bucket]]:
+        """With the lanes they were claimed on."""
+        ids = {one.bucket_id for one in self.running}
+        buckets = {bucket.id: bucket for bucket in self.foresight.lanes.load(self.tx, ids)}
+        return ((one, buckets[one.bucket_id]) for one in self.running)
+
+    def _targets(self) -> dict[int, TargetLoad]:
+        if not self.targets:
+            return {}
+        ids, foresight = json.dumps(self.targets), self.foresight
+        holders = {
+            target: Holder(job_id, State(status), since, reason)
+            for target, job_id, status, since, reason in self.tx.run("target_holders", ids=ids)
+        }
+        return {
+            target: TargetLoad(
+                name,
+                None if paused_at is None else Pause(paused_at, None, note),
+                holders.get(target),
+                foresight.firsts.get(target),
+                target in foresight.shut,
+            )
+            for target, name, paused_at, note in self.tx.run("targets_by_id", ids=ids)
+        }
+
+    def _promises(self) -> Iterator[Promise]:
+        granted = {one.id for one in self.foresight.reserved if one.granted_at is not None}
+        for one in self.promised:
+            yield Promise(
+                frozenset(json.loads(one.lanes)),
+                one.target_id,
+                one.granted_at or one.created_at,
+                one.expires_at,
+                one.id in granted,
+                f"{one.holder}, reservation {one.id}" if one.tenant_id == self.tenant_id else None,
+            )
+
+    def _queued(self, one: InLine) -> Queued:
+        bucket = self.buckets[one.bucket_id]
+        return Queued(one.id, bucket.task, bucket.lanes, one.target_id, self._is_open(one))
+
+    def _is_open(self, one: InLine) -> bool:
+        if one.target_id is None:
+            return True
+        return self.foresight.fronts[one.target_id] == one.id and one.id not in self.rooms.barred
+
+    def _pick(self, job_id: int, bucket: Bucket) -> Queued:
+        return Queued(job_id if bucket.tenant_id == self.tenant_id else None, bucket.task, bucket.lanes)
+
+    # --- when ---
+
+    def estimate(self, job: Job) -> Estimate | None:
+        """When a job may start, by the durations of past runs."""
+        if job.id in self.scene.picked:
+            return Estimate(self.now, self.now)
+        later = job.status is State.SCHEDULED or queued(job, self.now)
+        if not later or not self.workers or job.id not in {one.id for one in self.line}:
+            return None
+        return estimate(job.id, self._foreseeable(), self._history())
+
+    def _foreseeable(self) -> Line:
+        """The queue as far as it can be played forward, with the jobs of other tenants that compete."""
+        view, lanes = self.foresight.view, self.foresight.lanes
+        line = [one for one in (*self.line, *self._others()) if one.waits(self.now)]
+        buckets = self.foresight.buckets({one.bucket_id for one in line})
+        return Line(
+            self.now,
+            [self._waiter(one, buckets[one.bucket_id]) for one in line],
+            [self._occupant(one, bucket) for one, bucket in self._running()],
+            [(hand.tasks, hand.free) for hand in self.foresight.hands],
+            view.capacity,
+            [self._call(one) for one in self.promised],
+            view.paused,
+            self._shut(_targets(line)),
+            None if lanes.concurrency.aging is None else micros(lanes.concurrency.aging),
+        )
+
+    def _others(self) -> Iterator[InLine]:
+        """The beginnings of the other tenants' queues, all together as long as one."""
+        tenants = [tenant_id for (tenant_id,) in self.tx.run("tenants_in_line") if tenant_id != self.tenant_id]
+        for tenant_id in tenants[:RANKED]:
+            yield from self._line(tenant_id, max(1, RANKED // len(tenants)))
+
+    def _waiter(self, one: InLine, bucket: Bucket) -> Waiter:
+        due = max(self.now, one.not_before or 0) if one.status == State.SCHEDULED else 0
+        place = (one.priority, one.position, one.created_at, one.queued_at or 0)
+        return Waiter(one.id, bucket, *place, due, one.target_id, one.ran, one.fence > 0)
+
+    def _occupant(self, one: Running, bucket: Bucket) -> Occupant:
+        kind = (one.tenant_id, bucket.task) if one.worker_id in self.known else None
+        hand = self.workers.index(one.worker_id) if one.worker_id in self.workers else None
+        return Occupant(bucket.lanes, kind, one.claimed_at, one.ran, one.target_id, hand)
+
+    def _call(self, one: Promised) -> Call:
+        reserved = Reserved(one.id, tuple(json.loads(one.lanes)), one.target_id, one.granted_at is not None)
+        return Call(reserved, None if one.task is None else (one.tenant_id, one.task), one.granted_at or 0)
+
+    def _shut(self, targets: Collection[int]) -> frozenset[int]:
+        """Those of these targets that a person has to open."""
+        found = self.tx.run("target_fronts", ids=json.dumps(sorted(targets))) if targets else []
+        held = (State.PAUSED, State.ERROR)
+        return frozenset(target for target, paused, *_, status in found if paused is not None or status in held)
+
+    def _history(self) -> History:
+        history: dict[Kind, list[int]] = {}
+        for tenant_id, task, ran in self.tx.run("past_runs", limit=REMEMBERED):
+            history.setdefault((tenant_id, task), []).append(ran)
+        return history

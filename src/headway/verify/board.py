@@ -1,0 +1,261 @@
+"""What was occupied, held, reserved and paused between two events: the state that the replays judge by."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from headway.clock import micros
+from headway.verify.history import History
+from headway.verify.moves import FIRST_TERMINAL, RELANED, RUNNING
+from headway.verify.records import Bucket, Moment, facts, worker_of
+
+# After so many direct calls in a row on a lane or a target, one job goes first.
+BURST = 8
+# The limit of the global lane before anybody changed it, as the schema makes it.
+FIRST_LIMIT = {(0, "policy", "global"): 1}
+# A limit that no event has told yet. Nothing is said about such a lane.
+UNKNOWN = -1
+
+# What counts once in a lane: a job, a stage (minus its group, and its index), or a reservation (its number, and -1).
+Occupant = tuple[int, int | None]
+
+
+class Reserved(NamedTuple):
+    """A reservation that is ACTIVE."""
+
+    lanes: tuple[int, ...]
+    target_id: int | None
+    granted: bool = False
+
+
+class Pause(NamedTuple):
+    since: int
+    until: int | None
+
+
+class Board:
+    """Only what is there at the same time is kept, so it stays small."""
+
+    def __init__(self, history: History) -> None:
+        self.settle = history.settle
+        self.whole_from = history.whole_from
+        self.buckets = history.buckets
+        self.kind: dict[int, str] = {}
+        self.capacity: dict[int, int | None] = {}
+        self._begin(history)
+        # Lanes that jobs had before they got others (the row knows the last ones only), and how often they still will.
+        self.moved: dict[int, int] = {}
+        self.ahead: Counter[int] = Counter()
+        for job_id, data in history.tx.run("verify_relaned"):
+            self.moved[job_id] = facts(data).get("from", 0)
+            self.ahead[job_id] += 1
+        self.live: dict[int, tuple[str | None, list[tuple[int, Occupant]]]] = {}
+        self.inside: defaultdict[int, Counter[Occupant]] = defaultdict(Counter)
+        self.full: set[int] = set()
+        self.busy: Counter[str] = Counter()
+        self.holders: dict[int, int] = {}
+        self.paused_targets: dict[int, int] = {}
+        self.reserved: dict[int, Reserved] = {}
+        self.reserved_lanes: Counter[int] = Counter()
+        self.reserved_targets: Counter[int] = Counter()
+        self.granted_targets: dict[int, int] = {}
+        self.streaks: dict[int, int] = {}
+        self.target_streaks: dict[int, int] = {}
+        self.pauses: dict[int, Pause] = {}
+        self.rules = 0
+        self.aging: int | None = None
+        self._ends: defaultdict[int, deque[tuple[int, str]]] = defaultdict(deque)
+
+    def _begin(self, history: History) -> None:
+        for lane, tenant_id, kind, name, capacity, version in history.tx.run("verify_lanes"):
+            self.kind[lane] = kind
+            first = FIRST_LIMIT.get((tenant_id, kind, name), UNKNOWN)
+            self.capacity[lane] = capacity if version == 1 and first != UNKNOWN else first
+
+    # --- questions ---
+
+    def whole(self, moment: Moment) -> bool:
+        """Whether all that stood beside this event is still recorded."""
+        return moment.id >= self.whole_from
+
+    def bucket_id(self, moment: Moment) -> int:
+        """The kind of work that a job is at this moment."""
+        return self.moved.get(moment.thing_id, moment.bucket_id or 0)
+
+    def bucket(self, moment: Moment) -> Bucket | None:
+        return self.buckets.get(self.bucket_id(moment))
+
+    def places(self, moment: Moment) -> list[tuple[int, Occupant]]:
+        """The lanes of a job, and as what it counts there."""
+        bucket = self.bucket(moment)
+        return [(lane, self._occupant(lane, moment)) for lane in bucket.lanes] if bucket else []
+
+    def _occupant(self, lane: int, moment: Moment) -> Occupant:
+        """The running jobs of one stage count once on the policy's lane."""
+        if moment.group_id is not None and self.kind.get(lane) == "policy":
+            return -moment.group_id, moment.stage
+        return moment.thing_id, None
+
+    def turn(self, streaks: dict[int, int], number: int) -> bool:
+        """Whether direct calls had this lane or target so often in a row that one job goes first.
+
+        What was pruned may have been as many as that.
+        """
+        return streaks.get(number, BURST if self.whole_from else 0) >= BURST
+
+    def leaving(self, lane: int, claim: Moment, enough: int) -> bool:
+        """Whether so many claims on a lane ended so shortly before, or since, that this one may not have seen it.
+
+        What its own worker ended before, it has seen.
+        """
+        ends = self._ends.get(lane)
+        if not ends:
+            return False
+        while ends and ends[0][0] + self.settle <= claim.at:
+            ends.popleft()
+        for at, actor in ends:
+            enough -= actor != claim.actor or at > claim.at
+            if enough <= 0:
+                return True
+        return False
+
+    # --- changes ---
+
+    def apply(self, moment: Moment) -> None:
+        """The event has happened."""
+        if moment.id == self.whole_from:
+            self.streaks.clear()
+            self.target_streaks.clear()
+        match moment.thing:
+            case "job":
+                self._apply_job(moment)
+            case "lane":
+                if moment.kind in ("lane.created", "lane.changed"):
+                    self.capacity[moment.thing_id] = facts(moment.data).get("capacity")
+                    self._measure(moment.thing_id)
+            case "reservation":
+                self._apply_reservation(moment)
+            case "target":
+                self._apply_pause_of_target(moment)
+            case "tenant":
+                self._apply_pause(moment)
+            case "concurrency":
+                self.rules += 1
+                aging = facts(moment.data).get("aging")
+                self.aging = micros(aging) if aging else None
+
+    def _apply_job(self, moment: Moment) -> None:
+        if moment.kind == "job.claimed":
+            self._occupy(moment)
+        elif moment.status is not None and moment.status != RUNNING:
+            if moment.thing_id in self.live:
+                self._free(moment)
+            # A job that is held, or resumed, keeps its target until it has ended.
+            ended = moment.status >= FIRST_TERMINAL and moment.target_id is not None
+            if ended and self.holders.get(moment.target_id or 0) == moment.thing_id:
+                del self.holders[moment.target_id or 0]
+            if moment.kind == RELANED:
+                self.moved[moment.thing_id] = facts(moment.data).get("to", 0)
+                self.ahead[moment.thing_id] -= 1
+
+    def _occupy(self, moment: Moment) -> None:
+        worker = worker_of(moment.actor)
+        places = self.places(moment)
+        for lane, occupant in places:
+            self._enter(lane, occupant)
+            self.streaks[lane] = 0
+        if worker is not None:
+            self.busy[worker] += 1
+        if moment.target_id is not None:
+            self.holders.setdefault(moment.target_id, moment.thing_id)
+            self.target_streaks[moment.target_id] = 0
+        self.live[moment.thing_id] = (worker, places)
+
+    def _free(self, moment: Moment) -> None:
+        worker, places = self.live.pop(moment.thing_id)
+        for lane, occupant in places:
+            self._leave(lane, occupant)
+            if self.settle:
+                self._ends[lane].append((moment.at, moment.actor))
+        if worker is not None:
+            self.busy[worker] -= 1
+
+    def _enter(self, lane: int, occupant: Occupant) -> None:
+        self.inside[lane][occupant] += 1
+        self._measure(lane)
+
+    def _leave(self, lane: int, occupant: Occupant) -> None:
+        inside = self.inside[lane]
+        inside[occupant] -= 1
+        if not inside[occupant]:
+            del inside[occupant]
+            self._measure(lane)
+
+    def _measure(self, lane: int) -> None:
+        limit = self.capacity.get(lane, UNKNOWN)
+        if limit is None or limit == UNKNOWN or len(self.inside[lane]) < limit:
+            self.full.discard(lane)
+        else:
+            self.full.add(lane)
+
+    def _apply_reservation(self, moment: Moment) -> None:
+        number = moment.thing_id
+        match moment.kind:
+            case "reservation.created":
+                said = facts(moment.data)
+                self.reserved[number] = one = Reserved(tuple(said.get("lanes") or ()), said.get("target"))
+                self._count(one, 1)
+            case "reservation.relaned" if number in self.reserved:
+                self._relane(number, self.reserved[number], facts(moment.data))
+            case "reservation.granted" if number in self.reserved and not self.reserved[number].granted:
+                self._grant(number, self.reserved[number])
+            case "reservation.released" | "reservation.expired" if number in self.reserved:
+                self._end(number, self.reserved.pop(number))
+
+    def _count(self, one: Reserved, by: int) -> None:
+        for lane in one.lanes:
+            self.reserved_lanes[lane] += by
+        if one.target_id is not None:
+            self.reserved_targets[one.target_id] += by
+
+    def _relane(self, number: int, one: Reserved, said: Mapping[str, Any]) -> None:
+        """Only the place in the line changes: what is granted keeps the lanes it has."""
+        if not one.granted:
+            self._count(one, -1)
+            self.reserved[number] = one = one._replace(lanes=tuple(said.get("lanes") or ()))
+            self._count(one, 1)
+
+    def _grant(self, number: int, one: Reserved) -> None:
+        self.reserved[number] = one._replace(granted=True)
+        for lane in one.lanes:
+            self._enter(lane, (number, -1))
+            self._raise(self.streaks, lane)
+        if one.target_id is not None:
+            self.granted_targets[one.target_id] = number
+            self._raise(self.target_streaks, one.target_id)
+
+    def _raise(self, streaks: dict[int, int], number: int) -> None:
+        streaks[number] = streaks.get(number, BURST if self.whole_from else 0) + 1
+
+    def _end(self, number: int, one: Reserved) -> None:
+        self._count(one, -1)
+        if not one.granted:
+            return
+        for lane in one.lanes:
+            self._leave(lane, (number, -1))
+        if one.target_id is not None and self.granted_targets.get(one.target_id) == number:
+            del self.granted_targets[one.target_id]
+
+    def _apply_pause_of_target(self, moment: Moment) -> None:
+        if moment.kind == "target.paused":
+            self.paused_targets.setdefault(moment.thing_id, moment.at)
+        elif moment.kind == "target.resumed":
+            self.paused_targets.pop(moment.thing_id, None)
+
+    def _apply_pause(self, moment: Moment) -> None:
+        if moment.kind == "tenant.paused":
+            self.pauses[moment.thing_id] = Pause(moment.at, facts(moment.data).get("until"))
+        elif moment.kind == "tenant.resumed":
+            self.pauses.pop(moment.thing_id, None)

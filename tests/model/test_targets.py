@@ -1,0 +1,51 @@
+"""How a target is told: every combination of a pause, a holder and a direct call."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from headway.model.states import State
+from headway.model.targets import Holder, TargetState, view
+
+HOLDERS = (None, State.QUEUED, State.RUNNING, State.PAUSED, State.ERROR)
+
+
+@pytest.mark.parametrize(
+    ("paused", "holder", "direct"), list(itertools.product((None, 5), HOLDERS, (None, (9, 7)))), ids=repr
+)
+def test_one_word_for_how_it_stands_and_everything_that_is_in_the_way(
+    paused: int | None, holder: State | None, direct: tuple[int, int] | None
+) -> None:
+    has = None if holder is None else Holder(3, holder, 4, "RuntimeError: broken\nTraceback …")
+    found = view(1, "desk-1", paused_at=paused, note="dust" if paused else None, holder=has, direct=direct)
+    held = holder in (State.QUEUED, State.PAUSED, State.ERROR)
+    runs = holder is State.RUNNING
+    if paused is not None:
+        expected = TargetState.PAUSED, 5
+    elif held:
+        expected = TargetState.HELD, 4
+    elif runs:
+        expected = TargetState.BUSY, 4
+    else:
+        expected = (TargetState.BUSY, 7) if direct else (TargetState.FREE, None)  # type: ignore[assignment]
+    assert (found.state, found.since) == expected
+    assert (found.held_by, found.running, found.direct) == (
+        3 if held else None,
+        3 if runs else None,
+        9 if direct else None,
+    )
+    assert found.note == ("dust" if paused else None)
+    assert found.resumed == (holder is State.QUEUED)
+
+
+def test_why_it_is_held_in_one_line() -> None:
+    def why(status: State, reason: str | None) -> str | None:
+        return view(1, "desk-1", holder=Holder(3, status, 4, reason)).reason
+
+    assert why(State.ERROR, "RuntimeError: broken\n  File …") == "RuntimeError: broken"
+    assert why(State.PAUSED, "shutdown") == "shutdown"
+    assert why(State.PAUSED, None) == "PAUSED"
+    assert why(State.QUEUED, None) == "resumed: it goes first"
+    assert why(State.RUNNING, None) is None

@@ -1,0 +1,336 @@
+"""What the next claim takes, in plain Python from the words of the domain: it knows people's wishes (policy, limits,
+pauses, reservations) as they said them and the jobs as they stand, and nothing of buckets, gates or touched targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from headway.model.states import State
+
+Lane = tuple[str, int, str]  # kind, owner, name
+GLOBAL: Lane = ("policy", 0, "global")
+QUEUED, HELD = State.QUEUED, (State.RUNNING, State.PAUSED, State.ERROR)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A job as its row says, with the resources it was made with."""
+
+    id: int
+    tenant_id: int
+    status: State
+    gate: int
+    priority: int
+    position: int
+    created_at: int
+    fence: int
+    target_id: int | None
+    not_before: int | None
+    expires_at: int | None
+    queued_at: int | None
+    worker_id: int | None
+    task: str
+    resources: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> tuple[int, int, int, int]:
+        return (-self.priority, self.position, self.created_at, self.id)
+
+    @property
+    def holds(self) -> bool:
+        """Whether it holds its target: it runs, a person has to decide, or it was resumed."""
+        return self.status in HELD or (self.status is QUEUED and self.fence > 0)
+
+
+@dataclass(slots=True)
+class Promise:
+    """A reservation. `call` is the kind of work of a direct call (tenant, task, resources), None for what is no task."""
+
+    id: int
+    lanes: tuple[Lane, ...]
+    target_id: int | None
+    expires_at: int | None
+    granted: bool = False
+    call: tuple[int, str, tuple[str, ...]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A living worker: what it knows, and how many jobs more it could run."""
+
+    id: int
+    tasks: frozenset[str]
+    slots: int
+
+
+@dataclass(slots=True)
+class Wishes:
+    """Policy and limits as somebody last said them. `limits` of single lanes, by the name of the lane or its task."""
+
+    policy: str = "global"
+    targets: str = "own"
+    limit: int | None = 1
+    limits: dict[str, int] = field(default_factory=dict)
+    aging: int | None = None
+
+
+@dataclass(slots=True)
+class Expected:
+    """What a claim does: which reservations end and which are granted, and the jobs it takes, in order."""
+
+    expired: list[int] = field(default_factory=list)
+    granted: list[int] = field(default_factory=list)
+    jobs: list[int] = field(default_factory=list)
+    awaited: set[Lane | int] = field(default_factory=set)
+
+
+class Oracle:
+    """Walks all queued jobs each time. `burst`: how many direct calls in a row before a job goes first."""
+
+    def __init__(self, *, burst: int) -> None:
+        self.burst = burst
+        self.wishes = Wishes()
+        self.changed: dict[Lane, int | None] = {}
+        self.paused: dict[int, int | None] = {}  # by tenant, 0 for everybody: until when
+        self.paused_targets: set[int] = set()
+        self.promises: list[Promise] = []
+        # Direct calls since the last job, one after the other while a job waited; by lane or target.
+        self.in_a_row: dict[Lane | int, int] = {}
+        self.lanes_held: dict[int, tuple[Lane, ...]] = {}  # by running job: the lanes it was claimed on
+
+    # --- lanes ---
+
+    def lanes_of(self, tenant_id: int, task: str, resources: Sequence[str], *, on_target: bool) -> tuple[Lane, ...]:
+        policy = self._policy_lanes(tenant_id, task, resources)
+        own = () if on_target and self.wishes.targets == "own" else policy
+        return (*own, *(("resource", 0, name) for name in sorted(resources)))
+
+    def _policy_lanes(self, tenant_id: int, task: str, resources: Sequence[str]) -> tuple[Lane, ...]:
+        match self.wishes.policy.replace(":", ".").rpartition(".")[2]:
+            case "global":
+                return (GLOBAL,)
+            case "per_task":
+                return (("policy", tenant_id, f"task:{task}"),)
+            case "per_resource":
+                return () if resources else (GLOBAL,)
+            case "NoLanes":
+                return ()
+            case "ByLetter" | "by_letter":
+                letter: Lane = ("policy", tenant_id, f"letter:{task[0]}")
+                return (letter, GLOBAL) if resources else (letter,)
+        raise AssertionError(self.wishes.policy)
+
+    def adopt(self, wishes: Wishes, capacities: dict[str, int]) -> None:
+        """Other settings. Direct calls that wait get the lanes of the new policy; one that was let in keeps its own."""
+        self.wishes = wishes
+        self.changed = {("resource", 0, name): capacity for name, capacity in capacities.items()}
+        for promise in self.promises:
+            if promise.call is not None and not promise.granted:
+                promise.lanes = self.lanes_of(*promise.call, on_target=promise.target_id is not None)
+
+    def needs(self, job: Work) -> tuple[Lane, ...]:
+        return self.lanes_of(job.tenant_id, job.task, job.resources, on_target=job.target_id is not None)
+
+    def capacity(self, lane: Lane) -> int | None:
+        if lane in self.changed:
+            return self.changed[lane]
+        assert lane[0] == "policy", f"nobody defined {lane}"
+        limits = self.wishes.limits
+        return limits.get(lane[2], limits.get(lane[2].removeprefix("task:"), self.wishes.limit))
+
+    # --- the claim ---
+
+    def expect(
+        self, rows: Iterable[Work], now: int, workers: Sequence[Served], knows: Callable[[str], bool], count: int
+    ) -> Expected:
+        """What a claim of `count` jobs takes now, and what it gives to reservations first."""
+        jobs = list(due(rows, now))
+        found = Expected(expired=[p.id for p in self.promises if p.expires_at is not None and p.expires_at <= now])
+        active = [replace(p) for p in self.promises if p.id not in found.expired]
+        tired = {thing for thing, times in self.in_a_row.items() if times >= self.burst}
+        first = self._go_first(jobs, now, active, tired, workers)
+        found.awaited = self._awaited(jobs, now)
+        found.granted = self._grants(jobs, active, first)
+        found.jobs = [job.id for job in self._walk(jobs, now, active, tired, knows, count)]
+        return found
+
+    def _go_first(
+        self,
+        jobs: Sequence[Work],
+        now: int,
+        active: Sequence[Promise],
+        tired: set[Lane | int],
+        workers: Sequence[Served],
+    ) -> set[Lane | int]:
+        """The tired lanes and targets that a job gets now, if it goes before the direct calls."""
+        if not tired or all(p.granted for p in active):
+            return set()
+        running = [job.worker_id for job in jobs if job.status is State.RUNNING]
+        free = {worker: worker.slots - running.count(worker.id) for worker in workers}
+        known = {task for worker, slots in free.items() if slots > 0 for task in worker.tasks}
+        slots = sum(max(0, slots) for slots in free.values())
+        taken = list(self._walk(jobs, now, active, tired, known.__contains__, slots))
+        lanes: set[Lane | int] = {lane for job in taken for lane in self.needs(job)}
+        return (lanes | {job.target_id for job in taken if job.target_id is not None}) & tired
+
+    def _awaited(self, jobs: Sequence[Work], now: int) -> set[Lane | int]:
+        """The lanes and targets for which a job waits, so that direct calls there keep it waiting."""
+        found: set[Lane | int] = set()
+        for job in jobs:
+            free = job.target_id is None or (
+                job.target_id not in self.paused_targets and head(jobs, job.target_id) == job
+            )
+            if job.status is QUEUED and free and not self._is_paused(job.tenant_id, now):
+                found.update(_things(self.needs(job), job.target_id))
+        return found
+
+    def _grants(self, jobs: Sequence[Work], active: Sequence[Promise], first: set[Lane | int]) -> list[int]:
+        """In order, all lanes at once, none past an earlier one that waits for the same."""
+        granted: list[int] = []
+        shut: set[Lane | int] = {*first, *self.paused_targets, *(j.target_id for j in jobs if j.target_id and j.holds)}
+        shut |= {p.target_id for p in active if p.granted and p.target_id is not None}
+        for promise in active:
+            if promise.granted:
+                continue
+            room = all(self._room(lane, jobs, active, ()) > 0 and lane not in shut for lane in promise.lanes)
+            if room and promise.target_id not in shut:
+                promise.granted = True
+                granted.append(promise.id)
+            else:
+                shut.update(promise.lanes)
+            if promise.target_id is not None:
+                shut.add(promise.target_id)
+        return granted
+
+    def _room(self, lane: Lane, jobs: Sequence[Work], active: Sequence[Promise], taken: Sequence[Work]) -> float:
+        limit = self.capacity(lane)
+        if limit is None:
+            return float("inf")
+        running = sum(lane in self.lanes_held[job.id] for job in jobs if job.status is State.RUNNING)
+        promised = sum(lane in promise.lanes for promise in active if promise.granted)
+        return limit - running - promised - sum(lane in self.needs(job) for job in taken)
+
+    def _walk(
+        self,
+        jobs: Sequence[Work],
+        now: int,
+        active: Sequence[Promise],
+        tired: set[Lane | int],
+        knows: Callable[[str], bool],
+        count: int,
+    ) -> Iterator[Work]:
+        taken: list[Work] = []
+        while len(taken) < count:
+            rest = [job for job in jobs if job not in taken]
+            eligible = [job for job in rest if self._eligible(job, jobs, now, active, tired, knows, taken)]
+            if not eligible:
+                return
+            best = self._best(eligible, now)
+            taken.append(best)
+            yield best
+
+    def _best(self, eligible: Sequence[Work], now: int) -> Work:
+        if self.wishes.aging is None:
+            return min(eligible, key=lambda job: job.place)
+        firsts = [min((j for j in eligible if j.priority == p), key=lambda j: j.place) for p in range(101)
+                  if any(j.priority == p for j in eligible)]  # fmt: skip
+        return max(firsts, key=lambda job: (self._aged(job, now), job.priority))
+
+    def _aged(self, job: Work, now: int) -> int:
+        assert self.wishes.aging is not None
+        assert job.queued_at is not None
+        return min(100, job.priority + (now - job.queued_at) // self.wishes.aging)
+
+    def _eligible(
+        self,
+        job: Work,
+        jobs: Sequence[Work],
+        now: int,
+        active: Sequence[Promise],
+        tired: set[Lane | int],
+        knows: Callable[[str], bool],
+        taken: Sequence[Work],
+    ) -> bool:
+        """QUEUED, nobody paused it, its task known, first on its target, room in all its lanes, nobody ahead of it."""
+        if job.status is not QUEUED or not knows(job.task) or self._is_paused(job.tenant_id, now):
+            return False
+        if job.target_id is not None and not self._target_open(job, jobs, active, tired, taken):
+            return False
+        return all(
+            self._room(lane, jobs, active, taken) > 0 and self._lane_open(lane, active, tired, taken)
+            for lane in self.needs(job)
+        )
+
+    def _is_paused(self, tenant_id: int, now: int) -> bool:
+        return any(who in self.paused and _later(self.paused[who], now) for who in (0, tenant_id))
+
+    def _lane_open(self, lane: Lane, active: Sequence[Promise], tired: set[Lane | int], taken: Sequence[Work]) -> bool:
+        """Not reserved; a tired lane lets one job go first."""
+        if not any(lane in promise.lanes for promise in active):
+            return True
+        return lane in tired and not any(lane in self.needs(job) for job in taken)
+
+    def _target_open(
+        self, job: Work, jobs: Sequence[Work], active: Sequence[Promise], tired: set[Lane | int], taken: Sequence[Work]
+    ) -> bool:
+        target_id = job.target_id
+        assert target_id is not None
+        promises = [p for p in active if p.target_id == target_id]
+        reserved = promises and (any(p.granted for p in promises) or target_id not in tired)
+        if reserved or target_id in self.paused_targets or any(other.target_id == target_id for other in taken):
+            return False
+        return head(jobs, target_id) == job
+
+    # --- afterwards ---
+
+    def happened(self, expected: Expected, rows: Iterable[Work]) -> None:
+        """Remembers what a claim did."""
+        self.promises = [p for p in self.promises if p.id not in expected.expired]
+        for promise in self.promises:
+            if promise.id in expected.granted:
+                promise.granted = True
+                for thing in _things(promise.lanes, promise.target_id):
+                    self.in_a_row[thing] = self.in_a_row.get(thing, 0) + 1 if thing in expected.awaited else 0
+        for job in rows:
+            if job.id in expected.jobs:
+                self.lanes_held[job.id] = self.needs(job)
+                for thing in _things(self.needs(job), job.target_id):
+                    self.in_a_row.pop(thing, None)
+
+    def gates(self, rows: Sequence[Work]) -> dict[int, int]:
+        """The gate bit of every job by its definition: ready as far as the job itself and its target go."""
+        bits: dict[int, int] = {}
+        for job in rows:
+            first = job.target_id is None or (
+                job.target_id not in self.paused_targets and head(rows, job.target_id) == job
+            )
+            bits[job.id] = int(job.status is QUEUED and first)
+        return bits
+
+
+def head(jobs: Iterable[Work], target_id: int) -> Work | None:
+    """The one job of a target that may be claimed: the first in its queue, or the one that was resumed."""
+    here = [job for job in jobs if job.target_id == target_id]
+    holder = next((job for job in here if job.holds), None)
+    if holder is not None:
+        return holder if holder.status is QUEUED else None
+    return min((job for job in here if job.status is QUEUED), key=lambda job: job.place, default=None)
+
+
+def due(rows: Iterable[Work], now: int) -> Iterator[Work]:
+    """The jobs as they are once everything that is due has happened."""
+    for job in rows:
+        if job.status is State.SCHEDULED and job.not_before is not None and job.not_before <= now:
+            job = replace(job, status=QUEUED, queued_at=now)
+        if job.status <= QUEUED and job.fence == 0 and job.expires_at is not None and job.expires_at <= now:
+            job = replace(job, status=State.SKIPPED)
+        yield job
+
+
+def _things(lanes: Sequence[Lane], target_id: int | None) -> list[Lane | int]:
+    return [*lanes, *([] if target_id is None else [target_id])]
+
+
+def _later(until: int | None, now: int) -> bool:
+    return until is None or until > now
