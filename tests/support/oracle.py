@@ -45,7 +45,7 @@ class Work:
 
 @dataclass(slots=True)
 class Promise:
-    """A reservation. `call` is the kind of work of a direct call (tenant, task, resources), None for what is no task."""
+    """A reservation. `call`: of which kind of work (tenant, task, resources), None for what is no task."""
 
     id: int
     lanes: tuple[Lane, ...]

@@ -253,10 +253,18 @@ class World:
 
         def work(tx: Tx) -> int:
             tx.run("claim_lock")
-            wishes = {"worker_id": worker_id} if worker_id else {"ttl": round(ttl * SECOND)}
             needed = self.lanes.needed(tx, 1, task, (), on_target=target_id is not None) if task else on
-            who = {"holder": "ann", "actor": ANN, "task": task}
-            return reservations.add(tx, 1, lanes=needed, target_id=target_id, **who, **wishes)
+            return reservations.add(
+                tx,
+                1,
+                lanes=needed,
+                target_id=target_id,
+                holder="ann",
+                actor=ANN,
+                task=task,
+                worker_id=worker_id,
+                ttl=None if worker_id else round(ttl * SECOND),
+            )
 
         return int(self.run(work))
 

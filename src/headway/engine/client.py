@@ -32,6 +32,7 @@ from headway.store.db import Database, Row, Tx
 from headway.store.lanes import Lanes, find_target
 
 INTERRUPTED = "the thread that stored this job with others was interrupted: whether it was stored is not known"
+LONGEST_TTL = 600.0
 KNOWN_FOR = 30 * 86400.0
 REFRESH_SECONDS = 5.0
 
@@ -500,9 +501,10 @@ class Client:
         return self.database.transact("reserve", work)
 
     def _ttl(self, wish: float | str | None) -> int:
-        longest = duration_text(self.longest_ttl)
-        ttl = self.longest_ttl if wish is None else seconds(wish, field="ttl")
-        if not 0 < ttl <= self.longest_ttl:
+        most = min(self.longest_ttl, LONGEST_TTL)
+        ttl = most if wish is None else seconds(wish, field="ttl")
+        if not 0 < ttl <= most:
+            longest = duration_text(most)
             raise BadInput(f"ttl must be more than 0 and at most {longest}: renew it while you need it", field="ttl")
         return micros(ttl)
 

@@ -128,13 +128,16 @@ class Caller:
         spec = direct.spec
         slot = None if spec.isolation == "async" else self._take_slot()
         claim = Claim(0, number, slot or 0, spec.name, direct.params, direct.options, 1, 0, 0)
-        running = call.running = Running(claim, spec, LogSink(spec.name))
-        self.calls[number] = call
+        running = Running(claim, spec, LogSink(spec.name))
+        # What may fail comes first: from `call.running` on, the place is given back by the end of the work alone.
+        loop = self._loop() if slot is None else None
         self.holder.begin(call.place, lambda why: _stop(running, Lost(why), 0.0))
-        if slot is None:
-            self._loop().start([running])
+        self.calls[number] = call
+        call.running = running
+        if loop is not None:
+            loop.start([running])
         else:
-            self.runners[slot].start(running)
+            self.runners[claim.slot].start(running)
         wait_in_steps(call.ended)
 
     def _take_slot(self) -> int:

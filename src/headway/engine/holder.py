@@ -309,6 +309,8 @@ class Holder(WokenLoop):
         self.waiter.close()
         try:
             self._write_ends()
+            if self.strays:
+                self._end_strays()
             if not self.places:
                 self.database.transact("retire", lambda tx: workers.retire(tx, self.who.id, "done", actor=self.actor))
         except HeadwayError as error:

@@ -72,6 +72,8 @@ def _settle(tx: Tx, wished: Concurrency, resources: Mapping[str, int], actor: Ac
         lanes.define(tx, tenant_id=0, kind="resource", name=name, capacity=capacity, actor=actor)
     stored, _ = lanes.read_concurrency(tx)
     found = (*_rules(stored, wished), *(difference for _, _, difference in _capacities(tx, wished, resources)))
+    if not found and stored != wished:  # limits of lanes that do not exist yet
+        found = (Difference("concurrency.limits", dict(stored.limits), dict(wished.limits)),)
     if not found:
         return Settled()
     if not adopt and living(tx):

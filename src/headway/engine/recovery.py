@@ -122,6 +122,7 @@ class Recovery(Loop):
             tx.run("open_run", job_id=job_id)
             state = settle(tx, job, lost, SYSTEM)
         self.recovered += 1
+        tx.wake()  # its lanes are free
         return state
 
     def _still_at_work(self, tx: Tx, job: Job, lost: Lost) -> bool:

@@ -82,6 +82,7 @@ class Worker(WokenLoop):
         self.finished = 0
         self.due: float | None = None
         self.draining = False
+        self.said_draining = False
         self.stuck = False
         self.uncertain = False
         self.alone = False
@@ -177,7 +178,7 @@ class Worker(WokenLoop):
         ended = self._collect()
         pending = self._due_notes(ended)
         room = 0 if self.draining or self.stuck else len(self.free) + len(ended)
-        if ended or pending or self._look(room):
+        if ended or pending or self.draining != self.said_draining or self._look(room):
             self._turn(ended, pending, room)
         self._judge_stuck()
         return self._delay()
@@ -213,7 +214,7 @@ class Worker(WokenLoop):
                     self.stop_job(job_id, fence)
             if view.due_now or room == 0:
                 return view.due_now
-            if claims.unsettled(tx, view, self.lanes):
+            if claims.unsettled(tx, view, self.lanes) or claims.lets_in(tx, view, self.lanes):
                 return True
             return bool(claims.pick(tx, view, self.lanes, self.serves.__contains__, room))
 
@@ -231,6 +232,7 @@ class Worker(WokenLoop):
         # The slot used last comes first: its child process is warm.
         slots = [running.claim.slot for running, _ in ended] + self.free
         lost: list[Claim] = []
+        draining = self.draining
         try:
             fresh = self.database.transact("turn", lambda tx: self._write(tx, done, pending, slots[:room], lost))
         except BaseException as error:
@@ -238,6 +240,7 @@ class Worker(WokenLoop):
             self._undo(ended, pending, alone=not isinstance(error, HeadwayError))
             raise
         self.free = slots
+        self.said_draining = draining
         for claim in fresh:
             self.free.remove(claim.slot)
         for running, _ in ended:
@@ -270,12 +273,21 @@ class Worker(WokenLoop):
         if pending:
             lost += notes.store(tx, self.who.id, pending)
         lost += [e.claim for e in finish(tx, self.who.id, self.actor, ended)] if ended else []
+        if self.draining != self.said_draining:
+            workers.set_state(tx, self.who.id, "draining" if self.draining else "live", self.actor)
         view, elsewhere = claims.lock_and_look(tx, self.lanes, self.actor)
         self._remember(view)
         if elsewhere:  # somebody else has in hand what is due: not at once again
             self.due = time.monotonic() + LOCKED_SECONDS
         return claims.claim(
-            tx, view, self.lanes, worker_id=self.who.id, actor=self.actor, knows=self.serves.__contains__, slots=slots
+            tx,
+            view,
+            self.lanes,
+            worker_id=self.who.id,
+            actor=self.actor,
+            knows=self.serves.__contains__,
+            slots=slots,
+            freed=bool(ended),
         )
 
     def reject(self, lost: Sequence[Claim]) -> None:

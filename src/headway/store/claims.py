@@ -201,6 +201,14 @@ def _close_reserved(sight: Sight, reserved: Sequence[Active]) -> Rooms:
     return rooms
 
 
+def lets_in(tx: Tx, view: View, lanes: Lanes) -> bool:
+    """Whether a reservation waits that could have its lanes now."""
+    if not view.reservations:
+        return False
+    sight = Sight(tx, view, lanes)
+    return bool(grantable(sight, sight.active()))
+
+
 def settle_reservations(tx: Tx, view: View, lanes: Lanes) -> list[Active]:
     """Ends what has expired and grants what can be granted. The claim lock must be held. Returns what is active."""
     return Sight(tx, view, lanes).settle() if view.reservations else []
@@ -291,17 +299,40 @@ def _level(tx: Tx, bucket_id: int, priority: int) -> Iterator[Aged]:
 
 
 def claim(
-    tx: Tx, view: View, lanes: Lanes, *, worker_id: int, actor: Actor, knows: Knows, slots: Sequence[int]
+    tx: Tx,
+    view: View,
+    lanes: Lanes,
+    *,
+    worker_id: int,
+    actor: Actor,
+    knows: Knows,
+    slots: Sequence[int],
+    freed: bool = False,
 ) -> list[Claim]:
-    """After `lock_and_look`: gives reservations what is theirs, then the free slots to the next jobs, and commits."""
-    if not slots and not view.reservations:
+    """After `lock_and_look`: gives reservations what is theirs, then the free slots to the next jobs, and commits.
+
+    `freed`: jobs ended in this transaction; what they leave and we do not take, others are told of.
+    """
+    if not (slots or view.reservations or freed) or not (view.ready or view.reservations):
         return []
-    picks = pick(tx, view, lanes, knows, len(slots), grant=True)
+    sight = Sight(tx, view, lanes)
+    rooms = open_rooms(sight, grant=True)
+    picks = pick_open(sight, rooms, knows, len(slots)) if slots else []
+    if freed and not tx.database.one_writer and _left_to_others(sight, rooms, knows, full=len(picks) == len(slots)):
+        tx.wake()
     if not picks:
         return []
     if view.streaks or view.target_streaks:
         _end_streaks(tx, view, picks)
     return take(tx, worker_id, actor, [job_id for job_id, _ in picks], slots)
+
+
+def _left_to_others(sight: Sight, rooms: Rooms, knows: Knows, *, full: bool) -> bool:
+    """Whether there is room for a job that we do not take, where there may have been none before."""
+    if 0 in sight.view.paused:
+        return False
+    waiting = (b for b in sight.ready() if b.tenant_id not in sight.view.paused and (full or not knows(b.task)))
+    return any(rooms.admits(b) and (b.on_target or not rooms.free.keys().isdisjoint(b.lanes)) for b in waiting)
 
 
 def take(tx: Tx, worker_id: int, actor: Actor, picks: Sequence[int], slots: Sequence[int]) -> list[Claim]:

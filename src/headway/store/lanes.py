@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,6 +17,7 @@ from headway.model.values import closest
 from headway.model.waiting import Pause
 from headway.store.db import Database, Row, Tx
 
+log = logging.getLogger("headway")
 REFRESH_SECONDS = 5.0
 # How many waiting jobs are counted at most: counting all of a long queue would take as long as it is long.
 COUNTED = 20_000
@@ -260,12 +262,22 @@ class Lanes:
         found: list[Bucket] = []
         for bucket in self.load(tx, doubtful):
             policy = {known[lane][1] for lane in bucket.lanes if known[lane][0] == "policy"}
-            wanted = self.concurrency.lanes(bucket.task, _resources(bucket, known), on_target=bucket.on_target)
+            try:
+                wanted = self.concurrency.lanes(bucket.task, _resources(bucket, known), on_target=bucket.on_target)
+            except BadInput as error:
+                self._leave_to_others(bucket, error)
+                continue
             if policy != set(wanted):
                 found.append(bucket)
             if bucket.id in self.by_id:
                 self.current[bucket.id] = policy == set(wanted)
         return found
+
+    def _leave_to_others(self, bucket: Bucket, error: BadInput) -> None:
+        """A policy of the users' own that cannot be asked here: its jobs are for workers that can. Ours still end."""
+        if self.current.get(bucket.id) is None:
+            log.warning("jobs of %s are left to other workers: %s", bucket.task, error)
+        self.current[bucket.id] = False
 
     def relane(self, tx: Tx, bucket: Bucket, actor: Actor, *, everything: bool = False) -> int:
         """Moves jobs to the bucket of the policy of now: the ready ones, or all that nobody took yet. How many."""

@@ -14,6 +14,7 @@ from headway.verify.records import Bucket, Moment, worker_of
 from headway.verify.report import Finding, about_job
 
 MOST_AGED = 100
+NOBODY: Mapping[int, int] = {}
 
 
 class Claimed(NamedTuple):
@@ -102,7 +103,7 @@ class Order:
     def _not_first(self, moment: Moment, target_id: int) -> list[Finding]:
         """On a target only the first may be claimed, whoever knows its task."""
         first = self.queues.first_of(target_id, moment.at)
-        if first is None or first.job_id == moment.thing_id:
+        if first is None or first.job_id == moment.thing_id or first.job_id in self.queues.named:
             return []
         if self.board.holders.get(target_id) != moment.thing_id:
             return []  # that somebody else held it is I-05's to say
@@ -150,15 +151,17 @@ class Order:
             before = line.places and line.places[0] < place and shut.isdisjoint(line.bucket.lanes)
             if before and self._could(line.bucket, claim, later):
                 best = self.queues.best(line, claim.moment.at)
-                if best is not None and best.place < place and self._knows_target(best, claim):
+                if best is not None and best.place < place and self._to_name(best, claim):
                     found, place = best, best.place
         return found
 
-    def _knows_target(self, one: Standing, claim: Claimed) -> bool:
-        """Who was pruned may have held it."""
-        return one.target_id is None or self.board.whole(claim.moment)
+    def _to_name(self, one: Standing, claim: Claimed) -> bool:
+        """Each is named once; and who was pruned may have held its target."""
+        return one.job_id not in self.queues.named and (one.target_id is None or self.board.whole(claim.moment))
 
-    def _could(self, bucket: Bucket, claim: Claimed, later: Mapping[int, int]) -> bool | None:
+    def _could(
+        self, bucket: Bucket, claim: Claimed, later: Mapping[int, int], beside: Mapping[int, int] = NOBODY
+    ) -> bool | None:
         """Whether who made a claim could have claimed a job of this kind instead. None: that cannot be told."""
         sure: bool | None = True
         if bucket.task != claim.bucket.task:
@@ -168,32 +171,33 @@ class Order:
                 return False
         for lane in bucket.lanes:
             # The claim itself shows that there was room in the lanes that both need.
-            room = True if lane in claim.bucket.lanes else self._room(lane, claim, later)
+            room = True if lane in claim.bucket.lanes else self._room(lane, claim, later, beside)
             if room is False:
                 return False
             sure = sure and room
         return sure
 
-    def _room(self, lane: int, claim: Claimed, later: Mapping[int, int]) -> bool | None:
-        """Whether a lane had room, `later` ones of the same batch aside. Those that were passed over come first."""
+    def _room(self, lane: int, claim: Claimed, later: Mapping[int, int], beside: Mapping[int, int]) -> bool | None:
+        """Whether a lane had room for one more. Of the same batch, `later` ones came after, `beside` ones perhaps. Jobs
+        that were passed over come first."""
         board = self.board
         if board.reserved_lanes[lane]:
             return None if board.turn(board.streaks, lane) else False
         limit = board.capacity.get(lane, UNKNOWN)
         if limit is None:
             return True
-        free = limit - (len(board.inside[lane]) - later.get(lane, 0)) - self.promised[lane]
         if limit == UNKNOWN or not board.whole(claim.moment):
             return None
+        free = limit - (len(board.inside[lane]) - later.get(lane, 0)) - self.promised[lane]
         if free <= 0:
             return False
-        return None if self.settle and board.leaving(lane, claim.moment, free) else True
+        free -= beside.get(lane, 0)
+        return None if free <= 0 or (self.settle and board.leaving(lane, claim.moment, free)) else True
 
     # --- by age ---
 
     def _judge_by_age(self, claims: list[Claimed], lines: Lines, interval: int) -> list[Finding]:
-        """Each against the first of every priority. The others of the batch count as if they had been taken before:
-        their order among themselves is not recorded."""
+        """Each against the first of every priority. In which order those of one batch were taken is not recorded."""
         levels: dict[int, list[Line]] = {}
         for (_, priority), line in lines.items():
             levels.setdefault(priority, []).append(line)
@@ -210,15 +214,14 @@ class Order:
     ) -> Iterator[tuple[int, int, Standing]]:
         """The jobs that should have been taken before this one: effective and plain priority of each."""
         mark, at = self._mark(claim, interval), claim.moment.at
-        shut = self.board.full.difference(claim.bucket.lanes)
         for priority, level in levels.items():
             if priority == mark[1]:
-                one = self._passed(claim, level, shut, {})
+                one = self._passed(claim, level, self.board.full.difference(claim.bucket.lanes), NOBODY)
             elif self.board.whole(claim.moment) and not self._hidden(mark, batch, priority, interval):
-                one = self._first(claim, [line for line in level if line.places and shut.isdisjoint(line.bucket.lanes)])
+                one = self._first(claim, batch, level)
             else:
                 one = None
-            if one is None:
+            if one is None or one.job_id in self.queues.named:
                 continue
             raised = _effective(one.place, one.queued_at, at - self.settle, interval)
             if priority == mark[1] or (
@@ -237,12 +240,16 @@ class Order:
         raised = _effective(claim.place, claim.queued_at - self.settle, claim.moment.at, interval)
         return raised, priority_of(claim.place)
 
-    def _first(self, claim: Claimed, level: Iterable[Line]) -> Standing | None:
+    def _first(self, claim: Claimed, batch: list[Claimed], level: Iterable[Line]) -> Standing | None:
         """The first job of a priority that could have been claimed; None also where that cannot be told."""
         first: Standing | None = None
         unsure = False
+        taken = Counter(lane for each in batch for lane in each.bucket.lanes)
+        shut = self.board.full.difference(taken)
         for line in level:
-            could = self._could(line.bucket, claim, {})
+            if not line.places or not shut.isdisjoint(line.bucket.lanes):
+                continue
+            could = self._could(line.bucket, claim, taken, taken)
             best = None if could is False else self.queues.best(line, claim.moment.at)
             if best is not None and (first is None or best.place < first.place):
                 first, unsure = best, could is None

@@ -244,11 +244,11 @@ class Queues:
         return self._ready(one, at)
 
     def _ready(self, one: Standing, at: int) -> bool:
-        """Long enough in its place, not expired, and not yet named: each is named once."""
+        """Long enough in its place, and not expired. Who was named counts no more, but where it may hide others."""
         # What has come back to the same place is among the arrivals once more.
         if self.settle and self.since(one) + self.settle > at:
             return False
-        return (one.expires_at is None or one.expires_at > at) and one.job_id not in self.named
+        return (one.expires_at is None or one.expires_at > at) and (self.ages or one.job_id not in self.named)
 
     # --- what may have looked otherwise to others ---
 
