@@ -74,8 +74,11 @@ class World:
 
     def resource(self, name: str, capacity: int) -> int:
         """The lane of a new resource."""
-        made = {"tenant_id": 0, "kind": "resource", "name": name, "capacity": capacity, "actor": ANN}
-        return int(self.run(lambda tx: lanes.define(tx, **made))[0])
+
+        def work(tx: Tx) -> tuple[int, int | None]:
+            return lanes.define(tx, tenant_id=0, kind="resource", name=name, capacity=capacity, actor=ANN)
+
+        return int(self.run(work)[0])
 
     def rules(self, **wishes: Any) -> int:
         """Other concurrency settings. Returns how many jobs got other lanes."""
@@ -135,9 +138,8 @@ class World:
 
         def work(tx: Tx) -> list[Claim]:
             view, _ = claims.lock_and_look(tx, self.lanes, actor_of(worker_id))
-            slots = self.free(tx, worker_id)[:count]
-            who = {"worker_id": worker_id, "actor": actor_of(worker_id), "knows": tasks.__contains__, "slots": slots}
-            return claims.claim(tx, view, self.lanes, **who)
+            slots, who, knows = self.free(tx, worker_id)[:count], actor_of(worker_id), tasks.__contains__
+            return claims.claim(tx, view, self.lanes, worker_id=worker_id, actor=who, knows=knows, slots=slots)
 
         found: list[Claim] = self.run(work)
         return found

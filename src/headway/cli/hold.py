@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 NOT_FOUND, NOT_RUNNABLE = 127, 126
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+NONE: list[str] = []
 USAGE = "headway hold RESOURCE -- CMD…, or headway hold --target NAME -- CMD…"
 
 
@@ -36,9 +37,9 @@ def register(root: typer.Typer) -> None:
             list[str] | None,
             typer.Argument(metavar="[RESOURCE] -- CMD", help="The resource, and a program with its arguments."),
         ] = None,
-        target: Annotated[
-            str | None, typer.Option("--target", metavar="NAME", help="Hold this target instead of a resource.")
-        ] = None,
+        targets: Annotated[
+            list[str], typer.Option("--target", metavar="NAME", help="Hold this target instead of a resource.")
+        ] = NONE,
         wait: Annotated[
             str | None, typer.Option(metavar="DURATION", help="Give up when it is not free by then, like 5m.")
         ] = None,
@@ -47,13 +48,33 @@ def register(root: typer.Typer) -> None:
         from headway.model.values import check_name, seconds
 
         limit = None if wait is None else seconds(wait, field="--wait")
+        target = _one(targets)
         name, argv = _split(words or [], target)
         check_name(name, field="RESOURCE" if target is None else "--target")
-        if (missing := _cannot_run(argv[0])) is not None:
-            call.out.say(f"headway: {missing}")
-            return NOT_FOUND
         with call.desk() as desk:
+            _refuse_second(desk, argv[0])
+            if (missing := _cannot_run(argv[0])) is not None:
+                call.out.say(f"headway: {missing}")
+                return NOT_FOUND
             return _Hold(call, desk, name, on_target=target is not None).run(argv, limit)
+
+
+def _one(targets: list[str]) -> str | None:
+    from headway.errors import BadInput
+
+    if len(targets) > 1:
+        raise BadInput(f"hold takes one thing at a time, not {' and '.join(targets)}: {USAGE}", field="--target")
+    return targets[0] if targets else None
+
+
+def _refuse_second(desk: Desk, program: str) -> None:
+    """A resource where the program should be: somebody meant to hold two things."""
+    from headway.errors import BadInput
+    from headway.store.lanes import resources
+
+    with desk.read() as tx:
+        if program in resources(tx) and shutil.which(program) is None:
+            raise BadInput(f"hold takes one thing at a time, and {program} is a resource: {USAGE}", field="CMD")
 
 
 def _split(words: list[str], target: str | None) -> tuple[str, list[str]]:
@@ -221,9 +242,11 @@ class _Hold:
         """The program's, once there is one. At a terminal it has got Ctrl-C already, as we have."""
         if not self.begun:
             raise SystemExit(128 + number)
+        if self.shares_terminal and number == signal.SIGINT:
+            return
         if self.process is None:  # it is being started, and may run already
             self.early.append(number)
-        elif not (self.shares_terminal and number == signal.SIGINT):
+        else:
             self._pass_on(number)
 
     def _pass_on(self, number: int) -> None:

@@ -28,8 +28,11 @@ def show(call: Call) -> None:
 def check(call: Call) -> None:
     """Check the settings, and nothing else. Every problem is told at once."""
     from headway.config import explain
+    from headway.model import policies
 
-    given = [one for one in explain(call.settings()) if one.source != "default"]
+    settings = call.settings()
+    policies.find(settings.concurrency.policy).lanes("command", ())
+    given = [one for one in explain(settings) if one.source != "default"]
     if call.out.as_json:
         call.out.data({"ok": True, "given": [one._asdict() for one in given]})
     else:
