@@ -223,7 +223,7 @@ class Settings(_Frozen):
     shutdown_grace: Duration = Field(default=30.0, description="How long running jobs may go on after a stop signal")
     retry: RetryDefaults = Field(default_factory=RetryDefaults, description="The retry policy of jobs that bring none")
     reservation_ttl: SomeTime = Field(
-        default=10 * _MINUTE, description="How long a reservation made over HTTP lives after its last renewal"
+        default=10 * _MINUTE, description="How long a reservation of a program outside lives after its last renewal"
     )
     direct_wait: Duration = Field(default=300.0, description="How long a direct call may wait for its slot")
     aging: Annotated[Annotated[Duration, AfterValidator(_aging)] | None, BeforeValidator(_none)] = Field(

@@ -45,6 +45,7 @@ BY_INDEX = {
     "target_queues": {"hw_job_target", "hw_job_target_head", "hw_job_target_hold"},
     "open_jobs_of": {"hw_job_target_head"},
     "busy_targets": {"hw_job_target_hold"},
+    "resumed_targets": {"hw_job_target_hold"},
     "served_now": {"hw_job_slot"},
     "promote": {"hw_job_due"},
     "expire": {"hw_job_expiring"},

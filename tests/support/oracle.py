@@ -149,10 +149,13 @@ class Oracle:
         found = Expected(expired=[p.id for p in self.promises if p.expires_at is not None and p.expires_at <= now])
         active = [replace(p) for p in self.promises if p.id not in found.expired]
         tired = {thing for thing, times in self.in_a_row.items() if times >= self.burst}
-        first = self._go_first(jobs, now, active, tired, workers)
+        held = {job.target_id for job in jobs if job.target_id and job.holds and job.status is QUEUED}
+        parked = [p.id for p in active if p.target_id in held]  # they wait for a resumed job, and keep nobody back
+        first = self._go_first(jobs, now, [p for p in active if p.id not in parked], tired, workers)
         found.awaited = self._awaited(jobs, now)
         found.granted = self._grants(jobs, active, first)
-        found.jobs = [job.id for job in self._walk(jobs, now, active, tired, knows, count)]
+        closing = [p for p in active if p.id not in parked]
+        found.jobs = [job.id for job in self._walk(jobs, now, closing, tired, knows, count)]
         return found
 
     def _go_first(

@@ -255,6 +255,20 @@ def test_a_reservation_for_a_target_waits_for_its_holder(world: World) -> None:
     clean(world)
 
 
+def test_a_reservation_that_waits_for_a_resumed_job_stops_nobody(world: World) -> None:
+    """That job may need the same lanes: if they were closed, both would wait for ever."""
+    gpu = world.resource("gpu", 2)
+    held = world.paused(target="desk", resources=("gpu",))
+    call = world.reserve(gpu, target="desk")
+    (other,) = world.enqueue(resources=("gpu",))
+    assert world.claim(2) == []
+    world.resume(held)
+    assert claimed(world, 2) == [held, other]
+    assert world.settle() == [call]
+    world.give_back(call)
+    clean(world)
+
+
 @pytest.mark.parametrize("where", ["gpu", "desk"])
 def test_after_eight_direct_calls_one_job_goes_first(world: World, where: str) -> None:
     gpu = world.resource("gpu", 1)
@@ -363,6 +377,50 @@ def test_after_what_was_pruned_it_judges_again(world: World) -> None:
     _prune(world, gone)
     world.complete(*world.take(passing))
     assert broken(world.check()) == {"I-11"}
+
+
+def test_direct_calls_that_were_pruned_may_have_made_it_a_jobs_turn(world: World) -> None:
+    gpu = world.resource("gpu", 2)
+    for _ in range(8):
+        world.give_back(world.reserved(gpu))
+
+    def prune(tx: Tx) -> None:
+        tx.run("begin_pruning")
+        assert len(tx.run("prune_reservations", before=world.clock.now())) == 7
+        tx.run("end_pruning")
+
+    world.run(prune, after=0.0)
+    world.reserve(gpu)
+    first, second = world.enqueue(2, resources=("gpu",))
+    world.complete(*world.take(first))
+    clean(world, quiet=False)
+    world.complete(*world.take(second))
+    assert broken(world.check()) == {"I-16"}
+
+
+def on_postgres(w: World) -> bool:
+    return w.db.dialect == "postgres"
+
+
+def test_what_has_just_happened_is_left_for_the_next_time(world: World) -> None:
+    """PostgreSQL passes over a job that somebody is changing; that the change comes can only be waited for."""
+    _, second = world.enqueue(2)
+    world.take(second)
+    assert broken(world.check()) == (set() if on_postgres(world) else {"I-11"})
+    world.clock.at += SECOND
+    assert broken(world.check()) == {"I-11"}
+
+
+def test_a_long_transaction_shows_how_long_others_may_not_have_seen_a_job(world: World) -> None:
+    first, second = world.enqueue(2)
+    world.tamper(f"update hw_event set at = at - {3 * SECOND} * (thing_id % 2) where thing = 'job'", without=EVENTS)
+    world.complete(*world.take(first, second))
+    world.enqueue(priority=1)
+    (behind,) = world.enqueue()
+    world.clock.at -= 15 * SECOND
+    world.complete(*world.take(behind))
+    assert broken(world.check(settle=1.0)) == {"I-11"}
+    assert broken(world.check()) == (set() if on_postgres(world) else {"I-11"})
 
 
 # --- limits -------------------------------------------------------------------------------------------------------
@@ -697,6 +755,15 @@ def claimed_past_one_that_was_granted(w: World) -> None:
 def claimed_past_a_reservation_of_its_target(w: World) -> None:
     w.reserve(target="desk")
     w.complete(*w.take(*w.enqueue(target="desk")))
+
+
+@sabotage("I-16", "on lane 2, which reservation 1 was to have next")
+def claimed_past_one_that_waits_for_a_held_target(w: World) -> None:
+    gpu = w.resource("gpu", 2)
+    held = w.paused(target="desk", resources=("gpu",))
+    w.reserve(gpu, target="desk")
+    w.complete(*w.take(*w.enqueue(resources=("gpu",))))
+    w.resume(held)
 
 
 @sabotage("I-16", "on lane 2, which reservation 9 was to have next")

@@ -8,7 +8,20 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from headway.clock import micros
 from headway.model import lanes as rules
 from headway.model.job import Actor, Carried, Claim
-from headway.model.lanes import Aged, Aging, Bucket, Levels, Pick, Place, Rooms, Source, plan, plan_aged, rooms_of
+from headway.model.lanes import (
+    Aged,
+    Aging,
+    Bucket,
+    Levels,
+    Pick,
+    Place,
+    Reserved,
+    Rooms,
+    Source,
+    plan,
+    plan_aged,
+    rooms_of,
+)
 from headway.store import reservations, targets
 from headway.store.db import Row, Tx
 from headway.store.lanes import Lanes
@@ -122,6 +135,10 @@ class Sight:
         """Those of these targets that a job holds or a person paused."""
         return {target for (target,) in self.tx.run("busy_targets", ids=json.dumps(sorted(targets)))}
 
+    def resumed(self, targets: Collection[int]) -> set[int]:
+        """Those of these targets whose holder was resumed and waits for its next claim."""
+        return {target for (target,) in self.tx.run("resumed_targets", ids=json.dumps(sorted(targets)))}
+
     def served(self) -> tuple[set[str], int]:
         """The tasks that a living worker with a free slot knows, and how many slots are free."""
         found = self.tx.run("served_now")
@@ -191,9 +208,18 @@ def pick_open(sight: Sight, rooms: Rooms, knows: Knows, count: int) -> list[Pick
 # --- reservations -------------------------------------------------------------------------------------------------
 
 
+def closing(sight: Sight, reserved: Sequence[Active]) -> list[Reserved]:
+    """The reservations that close what they are for. One that waits for a target whose holder was resumed does not: it
+    waits for that job, which may need the same lanes, and both would wait for ever."""
+    found = [one.reserved for one in reserved]
+    wanted = {one.target_id for one in found if one.target_id is not None and not one.granted}
+    resumed = sight.resumed(wanted) if wanted else set()
+    return [one for one in found if one.granted or one.target_id not in resumed]
+
+
 def _close_reserved(sight: Sight, reserved: Sequence[Active]) -> Rooms:
     """What is reserved is closed to the queue, and jobs on reserved targets are barred."""
-    rooms, found = sight.rooms(), [one.reserved for one in reserved]
+    rooms, found = sight.rooms(), closing(sight, reserved)
     rules.reserve(rooms, found, sight.view.streaks)
     shut = rules.shut_targets(found, sight.view.target_streaks)
     if shut:

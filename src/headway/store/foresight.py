@@ -193,6 +193,9 @@ class Foresight(Sight):
     def busy(self, targets: Collection[int]) -> set[int]:
         return super().busy(targets) | (self.taken_targets & set(targets))
 
+    def resumed(self, targets: Collection[int]) -> set[int]:
+        return super().resumed(targets) - self.taken_targets
+
     def served(self) -> tuple[set[str], int]:
         free = [hand for hand in self.hands if hand.left > 0]
         return {task for hand in free for task in hand.tasks}, sum(hand.left for hand in free)
@@ -236,7 +239,7 @@ class Foresight(Sight):
     def _rooms_now(self) -> Rooms:
         rooms = claims.open_rooms(self, grant=True)
         if not self.taken:
-            self.shut = shut_targets([one.reserved for one in self.reserved], self.view.target_streaks)
+            self.shut = shut_targets(claims.closing(self, self.reserved), self.view.target_streaks)
         return rooms
 
     def _claim(self, number: int, rooms: Rooms, granted: Collection[int]) -> list[Pick]:

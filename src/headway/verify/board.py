@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from headway.clock import micros
 from headway.verify.history import History
-from headway.verify.moves import FIRST_TERMINAL, RELANED, RUNNING
+from headway.verify.moves import FIRST_TERMINAL, QUEUED, RELANED, RUNNING
 from headway.verify.records import Bucket, Moment, facts, worker_of
 
 # After so many direct calls in a row on a lane or a target, one job goes first.
@@ -56,6 +56,7 @@ class Board:
         self.full: set[int] = set()
         self.busy: Counter[str] = Counter()
         self.holders: dict[int, int] = {}
+        self.resumed: set[int] = set()
         self.paused_targets: dict[int, int] = {}
         self.reserved: dict[int, Reserved] = {}
         self.reserved_lanes: Counter[int] = Counter()
@@ -105,6 +106,18 @@ class Board:
         """
         return streaks.get(number, BURST if self.whole_from else 0) >= BURST
 
+    def closed(self, target_id: int) -> bool:
+        """Whether a reservation keeps the queue from a target. One that waits lets a resumed holder go first."""
+        if not self.reserved_targets[target_id] or target_id in self.granted_targets:
+            return target_id in self.granted_targets
+        return target_id not in self.resumed and not self.turn(self.target_streaks, target_id)
+
+    def may_yield(self, lane: int) -> bool:
+        """Whether a lane is reserved for somebody who may have to wait for the resumed holder of a target."""
+        return any(
+            one.target_id is not None and not one.granted and lane in one.lanes for one in self.reserved.values()
+        )
+
     def leaving(self, lane: int, claim: Moment, enough: int) -> bool:
         """Whether so many claims on a lane ended so shortly before, or since, that this one may not have seen it.
 
@@ -147,18 +160,26 @@ class Board:
                 self.aging = micros(aging) if aging else None
 
     def _apply_job(self, moment: Moment) -> None:
+        if moment.target_id is not None:
+            (self.resumed.add if moment.kind == "job.resumed" else self.resumed.discard)(moment.thing_id)
         if moment.kind == "job.claimed":
             self._occupy(moment)
         elif moment.status is not None and moment.status != RUNNING:
             if moment.thing_id in self.live:
                 self._free(moment)
-            # A job that is held, or resumed, keeps its target until it has ended.
-            ended = moment.status >= FIRST_TERMINAL and moment.target_id is not None
-            if ended and self.holders.get(moment.target_id or 0) == moment.thing_id:
-                del self.holders[moment.target_id or 0]
+            if moment.target_id is not None and self.holders.get(moment.target_id) == moment.thing_id:
+                self._keep(moment.target_id, moment.status)
             if moment.kind == RELANED:
                 self.moved[moment.thing_id] = facts(moment.data).get("to", 0)
                 self.ahead[moment.thing_id] -= 1
+
+    def _keep(self, target_id: int, status: int) -> None:
+        """A job that is held, or resumed, keeps its target until it has ended."""
+        self.resumed.discard(target_id)
+        if status == QUEUED:
+            self.resumed.add(target_id)
+        elif status >= FIRST_TERMINAL:
+            del self.holders[target_id]
 
     def _occupy(self, moment: Moment) -> None:
         worker = worker_of(moment.actor)
@@ -170,6 +191,7 @@ class Board:
             self.busy[worker] += 1
         if moment.target_id is not None:
             self.holders.setdefault(moment.target_id, moment.thing_id)
+            self.resumed.discard(moment.target_id)
             self.target_streaks[moment.target_id] = 0
         self.live[moment.thing_id] = (worker, places)
 
@@ -213,6 +235,10 @@ class Board:
                 self._grant(number, self.reserved[number])
             case "reservation.released" | "reservation.expired" if number in self.reserved:
                 self._end(number, self.reserved.pop(number))
+
+    def parked(self, one: Reserved) -> bool:
+        """It waits for a job that was resumed on its target, and keeps nobody back until that one is claimed."""
+        return not one.granted and self.holders.get(one.target_id or 0) in self.resumed
 
     def _count(self, one: Reserved, by: int) -> None:
         for lane in one.lanes:

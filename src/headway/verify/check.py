@@ -74,8 +74,9 @@ def check(
     as long as its longest transaction that left a trace; SQLite needs none.
     """
     with database.read() as tx:
+        ((now,),) = tx.run("time")
         window = _longest(tx) if settle is None else micros(settle)
-        history = History(tx, quiet, micros(lease), micros(recovery), window)
+        history = History(tx, int(now), quiet, micros(lease), micros(recovery), window)
         return gather(_findings(history), history.counted)
 
 

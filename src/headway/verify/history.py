@@ -19,18 +19,15 @@ COUNTED = ("jobs", "events", "runs", "claims", "reservations", "running", "prune
 
 @dataclass
 class History:
-    """One snapshot and how it is to be judged. Durations are microseconds."""
+    """One snapshot, when it was taken, and how it is to be judged. Durations are microseconds."""
 
     tx: Tx
+    now: int
     quiet: bool
     lease: int
     recovery: int
     settle: int
     counted: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(COUNTED, 0)))
-
-    @cached_property
-    def now(self) -> int:
-        return int(self.tx.run("time")[0][0])
 
     @cached_property
     def buckets(self) -> dict[int, Bucket]:

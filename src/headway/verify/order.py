@@ -46,7 +46,7 @@ class Order:
         self.batch: list[Claimed] = []
         self.doubts: dict[int, Doubt] = {}
         # Jobs that were passed over and still wait: what they need is theirs before it is anybody else's.
-        self.passed: dict[int, tuple[int, ...]] = {}
+        self.overtaken: dict[int, tuple[int, ...]] = {}
         self.promised: Counter[int] = Counter()
 
     def before(self, moment: Moment) -> list[Finding]:
@@ -59,7 +59,7 @@ class Order:
             self.queues.choose(moment.thing_id, moment.at)
         if moment.thing != "job" or moment.status is None or moment.bucket_id is None:
             return []
-        found = self._settle_doubt(moment) if moment.thing_id in self.passed else []
+        found = self._settle_doubt(moment) if moment.thing_id in self.overtaken else []
         if moment.kind == "job.claimed":
             found += self._claim(moment)
         else:
@@ -67,7 +67,9 @@ class Order:
         return found
 
     def end(self) -> list[Finding]:
-        return self._judge() + [doubt.finding for doubt in self.doubts.values()]
+        """What is too young to be refuted is left for the next time."""
+        last = self.history.now - self.settle
+        return self._judge() + [doubt.finding for doubt in self.doubts.values() if doubt.at <= last]
 
     def _same_batch(self, moment: Moment) -> bool:
         """Jobs taken in one transaction have one time and one taker. On PostgreSQL others write in between; what they
@@ -182,7 +184,7 @@ class Order:
         that were passed over come first."""
         board = self.board
         if board.reserved_lanes[lane]:
-            return None if board.turn(board.streaks, lane) else False
+            return None if board.turn(board.streaks, lane) or board.may_yield(lane) else False
         limit = board.capacity.get(lane, UNKNOWN)
         if limit is None:
             return True
@@ -217,20 +219,21 @@ class Order:
         for priority, level in levels.items():
             if priority == mark[1]:
                 one = self._passed(claim, level, self.board.full.difference(claim.bucket.lanes), NOBODY)
-            elif self.board.whole(claim.moment) and not self._hidden(mark, batch, priority, interval):
-                one = self._first(claim, batch, level)
+            elif self._hidden(mark, batch, priority, interval):
+                continue
             else:
-                one = None
+                one = self._first(claim, batch, level)
             if one is None or one.job_id in self.queues.named:
                 continue
             raised = _effective(one.place, one.queued_at, at - self.settle, interval)
-            if priority == mark[1] or (
-                (raised, priority) > mark and self.queues.steady(claim.bucket.tenant_id, one, at)
-            ):
+            steady = priority == mark[1] or self.queues.steady(claim.bucket.tenant_id, one, at)
+            if steady and (priority == mark[1] or (raised, priority) > mark):
                 yield raised, priority, one
 
     def _hidden(self, mark: tuple[int, int], batch: list[Claimed], priority: int, interval: int) -> bool:
-        """Whether one of the same batch may have been the first of a priority when a claim was chosen."""
+        """Whether one of the same batch, or one that was pruned, may have been the first of a priority at that time."""
+        if not self.board.whole(batch[0].moment):
+            return True
         at = batch[0].moment.at - self.settle
         others = [one for one in batch if priority_of(one.place) == priority]
         return any((_effective(one.place, one.queued_at, at, interval), priority) <= mark for one in others)
@@ -259,7 +262,7 @@ class Order:
 
     def _doubt(self, one: Standing, claim: Moment, how: str = "") -> list[Finding]:
         self.queues.named.add(one.job_id)
-        self.passed[one.job_id] = lanes = self.board.buckets[one.bucket_id].lanes
+        self.overtaken[one.job_id] = lanes = self.board.buckets[one.bucket_id].lanes
         self.promised.update(lanes)
         since = self.queues.since(one)
         stood = f"it stood in the queue {how} since {since}" if how else f"it stood in the queue since {since}"
@@ -267,11 +270,11 @@ class Order:
         finding = about_job("I-11", one.job_id, text)
         if not self.settle and not self.board.ahead[one.job_id]:
             return [finding]
-        self.doubts.setdefault(one.job_id, Doubt(claim.at, self.board.rules, finding))
+        self.doubts[one.job_id] = Doubt(claim.at, self.board.rules, finding)
         return []
 
     def _settle_doubt(self, moment: Moment) -> list[Finding]:
-        self.promised.subtract(self.passed.pop(moment.thing_id))
+        self.promised.subtract(self.overtaken.pop(moment.thing_id))
         doubt = self.doubts.pop(moment.thing_id, None)
         if doubt is None:
             return []

@@ -230,7 +230,7 @@ class Queues:
             one = self.standing.get(places[0] & LOW)
             if one is None or not self._claimable(one, line.bucket_id, places[0], at):
                 heappop(places)
-            elif one.target_id is not None and self.board.reserved_targets[one.target_id]:
+            elif one.target_id is not None and self.board.closed(one.target_id):
                 aside.append(heappop(places))
             else:
                 found = one

@@ -75,6 +75,8 @@ class Reservations:
     def __init__(self, history: History, board: Board) -> None:
         self.history = history
         self.board = board
+        self.batch: tuple[int, str] = (0, "")
+        self.resumed: set[int] = set()
 
     def see(self, moment: Moment) -> list[Finding]:
         if moment.kind == "job.claimed":
@@ -102,17 +104,28 @@ class Reservations:
         if not self.board.whole(moment):
             return
         board, claimed = self.board, f"claimed (version {moment.version})"
+        closing = self._closing(moment)
         for lane, _ in board.places(moment):
-            if board.reserved_lanes[lane] and not board.turn(board.streaks, lane):
-                by = next(number for number, one in board.reserved.items() if lane in one.lanes)
-                yield f"{claimed} on lane {lane}, which reservation {by} was to have next"
+            by = [number for number, one in closing.items() if lane in one.lanes]
+            if by and not board.turn(board.streaks, lane):
+                yield f"{claimed} on lane {lane}, which reservation {by[0]} was to have next"
         target_id = moment.target_id
         # One that was granted has the target: that two had it is I-05's to say.
-        if target_id is None or not board.reserved_targets[target_id] or target_id in board.granted_targets:
+        if target_id is None or target_id in board.granted_targets or board.turn(board.target_streaks, target_id):
             return
-        if not board.turn(board.target_streaks, target_id):
-            by = next(number for number, one in board.reserved.items() if one.target_id == target_id)
-            yield f"{claimed} on target {target_id}, which reservation {by} was to have next"
+        by = [number for number, one in closing.items() if one.target_id == target_id]
+        if by:
+            yield f"{claimed} on target {target_id}, which reservation {by[0]} was to have next"
+
+    def _closing(self, moment: Moment) -> dict[int, Reserved]:
+        """The reservations that nobody may pass. One that waits for a target whose holder was resumed has to wait for
+        that job, which may need the same lanes: it closes nothing. For all that is claimed in one transaction the
+        moment before it counts."""
+        if self.batch != (moment.at, moment.actor):
+            self.batch = (moment.at, moment.actor)
+            self.resumed = set(self.board.resumed)
+        everything = self.board.reserved.items()
+        return {number: one for number, one in everything if one.granted or one.target_id not in self.resumed}
 
     def _step(self, moment: Moment) -> Iterator[str]:
         """Made, granted once or never, ended once."""

@@ -109,6 +109,11 @@ union
 select h.target_id from (select target_id from hw_job where tenant_id = :tenant_id and status between 4 and 5 limit :most) h
 where h.target_id is not null;
 
+-- name: resumed_targets
+-- Those of these targets whose holder was resumed and waits for its next claim.
+select h.target_id from {ids} i join hw_job h on h.target_id = i.id and h.target_id is not null and (h.status between 3 and 5 or (h.status = 2 and h.fence > 0))
+where h.status = 2;
+
 -- name: busy_targets
 -- Those of these targets that a job holds or a person paused.
 select t.id from {ids} i join hw_target t on t.id = i.id where t.paused_at is not null or exists (
@@ -166,6 +171,9 @@ where id = :id and finished_at is null returning tenant_id, version;
 select id from hw_reservation where finished_at is not null and finished_at < :before order by finished_at limit 1;
 
 -- name: prune_reservations
+insert into hw_tally (tenant_id, name, count) select tenant_id, 'reservations', count(*) from hw_reservation where id in (
+  select id from hw_reservation where finished_at is not null and finished_at < :before order by finished_at, id limit 500) group by tenant_id
+on conflict (tenant_id, name) do update set count = hw_tally.count + excluded.count;
 delete from hw_event where thing = 'reservation' and thing_id in (
   select id from hw_reservation where finished_at is not null and finished_at < :before order by finished_at, id limit 500);
 delete from hw_reservation where id in (
