@@ -276,7 +276,7 @@ class _Places:
 
     def __init__(self, tx: Tx, buckets: Sequence[Bucket], count: int) -> None:
         self.tx = tx
-        self.chunk = count if len(buckets) == 1 else min(count, max(8, 2 * count // len(buckets)))
+        self.chunk = count if len(buckets) == 1 else min(count, max(2, 2 * count // len(buckets)))
         self.first: dict[int, list[Place]] = {bucket.id: [] for bucket in buckets}
         if len(buckets) == 1:
             found = tx.run("first_of_bucket", bucket_id=buckets[0].id, limit=self.chunk)
