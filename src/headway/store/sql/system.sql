@@ -10,10 +10,6 @@ select coalesce(max(version), 0) from hw_schema;
 -- name: record_migration
 insert into hw_schema (version, applied_at) values (:version, {now});
 
--- name: schema_exists
--- Whether this is a database of Headway at all; answers nothing where it is not.
-select 1 from hw_schema limit 1;
-
 -- name: ping
 select 1;
 

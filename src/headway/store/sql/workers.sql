@@ -39,9 +39,6 @@ where w.gone_at is null or w.gone_at > {now} - :within order by w.started_at, w.
 -- name: worker
 select w.id, w.host, w.pid, w.slots, w.tasks, w.state, w.started_at, w.beat_at, w.lease_until, w.gone_at from hw_worker w where w.id = :id;
 
--- name: running_of_workers
-select worker_id, slot, id, task, claimed_at from hw_job where status = 3 order by worker_id, slot;
-
 -- name: orphans
 -- RUNNING jobs whose owner was given up or never existed. Bounded: the next round takes the rest.
 select j.id, j.worker_id, j.fence from hw_job j left join hw_worker w on w.id = j.worker_id
