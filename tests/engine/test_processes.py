@@ -227,6 +227,32 @@ def test_members_are_all_processes_of_the_tree_and_no_other():
         assert len(processes.members(other)) == 5
 
 
+def test_a_process_that_begins_another_program_is_found():
+    """Between two programs a process has no environment that can be read."""
+    tag, again = processes.new_tag(), 'exec sh -c "$AGAIN"'
+    process = subprocess.Popen(["sh", "-c", again], env=os.environ | {"AGAIN": again, processes.TAG: tag})
+    try:
+        mark = f"\0{processes.TAG}={tag}\0".encode()
+        assert all(processes._carries(process.pid, mark) for _ in range(5000))
+        assert all(processes.members(tag) == [process.pid] for _ in range(20))
+        assert processes.end_tree(tag, grace=0)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_who_has_no_environment_is_not_waited_for():
+    process = subprocess.Popen(["sleep", "60"], env={})
+    try:
+        time.sleep(0.1)
+        began = time.monotonic()
+        assert not processes._carries(process.pid, b"\0nothing\0")
+        assert time.monotonic() - began < 0.2
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_who_ends_in_the_grace_is_not_killed():
     with tree("alone", "clean up") as (tag, process, roster):
         read_pids(roster, 1)

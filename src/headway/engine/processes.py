@@ -26,6 +26,8 @@ _LOOK_AGAIN = 0.25  # a process may fork while the ones we know of end, so no wa
 _WITHOUT_PIDFD = 0.01
 _CHASE = 0.25
 _MOST_BORN = 1000
+_PF_EXITING = 0x00000004
+_PF_KTHREAD = 0x00200000
 
 
 class _Process(NamedTuple):
@@ -176,7 +178,23 @@ def _look_at(pid: int) -> _Process | None:
 
 
 def _carries(pid: int, mark: bytes) -> bool:
-    return mark in b"\0" + _read(f"/proc/{pid}/environ") + b"\0"
+    """Whether the mark is in its environment, which cannot be read while it begins another program (execve)."""
+    give_up = time.monotonic() + _CHASE
+    while not (environment := _read(f"/proc/{pid}/environ")):
+        if not _begins_another(pid) or time.monotonic() > give_up:
+            return False
+    return mark in b"\0" + environment + b"\0"
+
+
+def _begins_another(pid: int) -> bool:
+    """Whether an environment that was empty may be another at the next look. Whose is not ours to read stays empty."""
+    if not os.access(f"/proc/{pid}/environ", os.R_OK):
+        return False
+    # Fields 9, 26, 50 and 51 of proc_pid_stat(5): flags, where its code begins (set last), its environment from and to.
+    fields = _read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
+    if not fields or int(fields[6]) & (_PF_KTHREAD | _PF_EXITING):
+        return False
+    return fields[23] == b"0" or fields[47] != fields[48]
 
 
 def _read(path: str) -> bytes:
