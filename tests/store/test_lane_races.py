@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any
+from unittest.mock import Mock
 
 import psycopg
 import pytest
@@ -22,8 +23,10 @@ import pytest
 from headway.app import App
 from headway.engine import limits
 from headway.engine.finish import Ended, finish
+from headway.engine.registry import Registry, make_spec
+from headway.engine.worker import LOCKED_SECONDS, Wishes, Worker
 from headway.errors import BadInput, NotFound, WrongState
-from headway.model.job import Claim
+from headway.model.job import Claim, Options
 from headway.model.outcome import Completed, Interrupted, Outcome
 from headway.model.policies import Concurrency
 from headway.model.retry import RetryPolicy
@@ -31,6 +34,7 @@ from headway.store import claims, reservations
 from headway.store.db import Tx
 from headway.store.lanes import Lanes, resources
 from headway.store.postgres import PostgresDatabase
+from headway.verify import check
 from tests.support.life import ADA, BROKEN, FINAL, Life
 from tests.support.pair import Pair
 from tests.support.waiting import PATIENCE, at_once
@@ -391,6 +395,45 @@ def test_a_policy_changes_although_somebody_has_a_job_in_hand(pair: Pair) -> Non
     assert pair.claim_next(3) == []
     assert pair.end(pair.held(jobs[1]), Completed())
     assert ids(pair.claim_next(3)) == jobs[:1]
+
+
+def test_a_lane_is_not_left_empty_because_somebody_has_the_first_job_in_hand(pair: Pair) -> None:
+    """What was picked and could not be taken is gone past at the next look, and looked at again soon after."""
+    pair.set_limit(1)
+    registry = Registry()
+    registry.add(make_spec(story, name="ash", isolation=None, options=Options(), priority=0))
+    worker = Worker(pair.database, registry, Wishes(slots=2))
+    pair.database.transact("register", worker._register)
+    first, second = pair.enqueue(task="ash"), pair.enqueue(task="ash")
+    worker.async_runner = Mock()  # what is claimed is not run here
+    with locked(pair, first):
+        assert pair.pool.submit(worker.tick).result(PATIENCE) == 0.0
+        assert running(pair) == []
+        assert pair.pool.submit(worker.tick).result(PATIENCE) <= LOCKED_SECONDS + 0.01
+        assert running(pair) == [second]
+    worker.waiter.close()
+
+
+@pytest.mark.parametrize("at", ["cancel:commit", "save_job"])
+@pytest.mark.parametrize("in_hand", [True, False])
+def test_verify_knows_that_a_job_in_hand_had_its_lanes_in_the_plan(pair: Pair, in_hand: bool, at: str) -> None:
+    """The second waits for the resource that the first would get: the third needs none and is claimed. It is wrong when
+    nobody had the first in hand."""
+    pair.set_limit(None)
+    limits.settle(pair.database, Concurrency(limit=None), {"gpu": 1}, actor=ADA, adopt=True)
+    first, second = pair.enqueue(resources=("gpu",)), pair.enqueue(resources=("gpu",))
+    third = pair.enqueue()
+    pair.clock.advance(60)
+    with pair.open_at(at, lambda: pair.client.cancel(first)):
+        assert ids(pair.pool.submit(pair.claim_next, 3).result(PATIENCE)) == [third]
+    if not in_hand:  # as if it had been cancelled long before
+        with pair.raw.transaction():
+            pair.raw.execute("set local session_replication_role = replica")
+            pair.raw.execute("update hw_event set at = at - 30000000 where kind = 'job.cancelled'")
+    pair.clock.advance(120)
+    found = [(f.invariant, f.thing) for f in check(pair.database).findings if f.invariant == "I-11"]
+    assert found == ([] if in_hand else [("I-11", f"job {second}")])
+    assert ids(pair.claim_next(3)) == [second]
 
 
 def test_a_lane_that_comes_into_being_while_limits_change_gets_the_new_one(pair: Pair) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import secrets
 import time
@@ -81,6 +82,8 @@ class Worker(WokenLoop):
         self.claimed = 0
         self.finished = 0
         self.due: float | None = None
+        # Jobs that others had in hand when we wanted them: what they leave room for is claimed without them, at once.
+        self.missed: set[int] = set()
         self.draining = False
         self.said_draining = False
         self.stuck = False
@@ -178,8 +181,9 @@ class Worker(WokenLoop):
         ended = self._collect()
         pending = self._due_notes(ended)
         room = 0 if self.draining or self.stuck else len(self.free) + len(ended)
+        missed, self.missed = self.missed, set()
         if ended or pending or self.draining != self.said_draining or self._look(room):
-            self._turn(ended, pending, room)
+            self._turn(ended, pending, room, missed)
         self._judge_stuck()
         return self._delay()
 
@@ -226,7 +230,9 @@ class Worker(WokenLoop):
         """Whether a free slot would get a job right now."""
         return self._look(1)
 
-    def _turn(self, ended: list[tuple[Running, Outcome]], pending: list[notes.Pending], room: int) -> None:
+    def _turn(
+        self, ended: list[tuple[Running, Outcome]], pending: list[notes.Pending], room: int, missed: set[int]
+    ) -> None:
         """One transaction: store reports, end claims, take new ones."""
         done = [running.ended(outcome) for running, outcome in ended]
         # The slot used last comes first: its child process is warm.
@@ -234,7 +240,9 @@ class Worker(WokenLoop):
         lost: list[Claim] = []
         draining = self.draining
         try:
-            fresh = self.database.transact("turn", lambda tx: self._write(tx, done, pending, slots[:room], lost))
+            fresh = self.database.transact(
+                "turn", lambda tx: self._write(tx, done, pending, slots[:room], lost, missed)
+            )
         except BaseException as error:
             self.uncertain = isinstance(error, CommitUnknown)
             self._undo(ended, pending, alone=not isinstance(error, HeadwayError))
@@ -266,7 +274,13 @@ class Worker(WokenLoop):
             self.notes_at = time.monotonic()
 
     def _write(
-        self, tx: Tx, ended: list[Ended], pending: list[notes.Pending], slots: list[int], lost: list[Claim]
+        self,
+        tx: Tx,
+        ended: list[Ended],
+        pending: list[notes.Pending],
+        slots: list[int],
+        lost: list[Claim],
+        missed: set[int],
     ) -> list[Claim]:
         lost.clear()
         tx.run("pin_plans")
@@ -277,9 +291,8 @@ class Worker(WokenLoop):
             workers.set_state(tx, self.who.id, "draining" if self.draining else "live", self.actor)
         view, elsewhere = claims.lock_and_look(tx, self.lanes, self.actor)
         self._remember(view)
-        if elsewhere:  # somebody else has in hand what is due: not at once again
-            self.due = time.monotonic() + LOCKED_SECONDS
-        return claims.claim(
+        view.barred |= missed
+        fresh = claims.claim(
             tx,
             view,
             self.lanes,
@@ -289,6 +302,10 @@ class Worker(WokenLoop):
             slots=slots,
             freed=bool(ended),
         )
+        self.missed = view.missed
+        if elsewhere or missed:  # somebody else has in hand what is due, or was in turn: not at once again
+            self.due = min(self.due or math.inf, time.monotonic() + LOCKED_SECONDS)
+        return fresh
 
     def reject(self, lost: Sequence[Claim]) -> None:
         """These claims wrote under a stale fence: it is recorded once, and their work ends."""
@@ -381,7 +398,7 @@ class Worker(WokenLoop):
             self._hand_over(fresh)
 
     def _delay(self) -> float:
-        delay = 0.0 if self.ended_work else POLL_SECONDS
+        delay = 0.0 if self.ended_work or self.missed else POLL_SECONDS
         if self.due is not None:
             delay = min(delay, max(0.0, self.due - time.monotonic()) + 0.0005)
         if self.notes_at is not None:

@@ -50,6 +50,8 @@ class View:
         self.reservations: bool = expires is not None
         # Jobs that are open and no longer first on their target: somebody had them in hand when they were to be closed.
         self.barred: set[int] = set()
+        # Jobs that were picked and not taken: somebody had them in hand.
+        self.missed: set[int] = set()
         known = [i for i in (expires, *instants, *self.paused.values()) if i is not None and i < NEVER]
         self.due: int | None = min(known) if known else None
 
@@ -91,7 +93,7 @@ def lock_and_look(tx: Tx, lanes: Lanes, actor: Actor) -> tuple[View, bool]:
     for bucket in stale:
         lanes.relane(tx, bucket, actor)
     view = look(tx) if stale else view
-    view.barred = barred
+    view.barred |= barred
     return view, elsewhere
 
 
@@ -350,7 +352,9 @@ def claim(
         return []
     if view.streaks or view.target_streaks:
         _end_streaks(tx, view, picks)
-    return take(tx, worker_id, actor, [job_id for job_id, _ in picks], slots)
+    taken = take(tx, worker_id, actor, [job_id for job_id, _ in picks], slots)
+    view.missed = {job_id for job_id, _ in picks}.difference(claim.job_id for claim in taken)
+    return taken
 
 
 def _left_to_others(sight: Sight, rooms: Rooms, knows: Knows, *, full: bool) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -28,11 +28,20 @@ class Claimed(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """A finding that the next event of the job may refute."""
+    """A finding that a later event may refute: the next one of the job, or of one that stood before it."""
 
     at: int
     rules: int
+    place: int
     finding: Finding
+
+
+class InHand(NamedTuple):
+    """A change of a job in the queue that somebody made, seen before the claims that may have gone past it."""
+
+    at: int
+    place: int
+    lanes: tuple[int, ...]
 
 
 class Order:
@@ -48,6 +57,7 @@ class Order:
         # Jobs that were passed over and still wait: what they need is theirs before it is anybody else's.
         self.overtaken: dict[int, tuple[int, ...]] = {}
         self.promised: Counter[int] = Counter()
+        self.in_hand: deque[InHand] = deque()
 
     def before(self, moment: Moment) -> list[Finding]:
         """To be asked before the event has happened: judges the claims that are complete by now."""
@@ -60,6 +70,8 @@ class Order:
         if moment.thing != "job" or moment.status is None or moment.bucket_id is None:
             return []
         found = self._settle_doubt(moment) if moment.thing_id in self.overtaken else []
+        if self.settle and moment.kind != "job.claimed":
+            self._excuse(moment)
         if moment.kind == "job.claimed":
             found += self._claim(moment)
         else:
@@ -261,8 +273,12 @@ class Order:
     # --- doubts ---
 
     def _doubt(self, one: Standing, claim: Moment, how: str = "") -> list[Finding]:
+        lanes = self.board.buckets[one.bucket_id].lanes
+        recent = (hand for hand in self.in_hand if hand.at + self.settle >= claim.at)
+        if any(self._hides(hand, one.place, lanes) for hand in recent):
+            return []
         self.queues.named.add(one.job_id)
-        self.overtaken[one.job_id] = lanes = self.board.buckets[one.bucket_id].lanes
+        self.overtaken[one.job_id] = lanes
         self.promised.update(lanes)
         since = self.queues.since(one)
         stood = f"it stood in the queue {how} since {since}" if how else f"it stood in the queue since {since}"
@@ -270,7 +286,7 @@ class Order:
         finding = about_job("I-11", one.job_id, text)
         if not self.settle and not self.board.ahead[one.job_id]:
             return [finding]
-        self.doubts[one.job_id] = Doubt(claim.at, self.board.rules, finding)
+        self.doubts[one.job_id] = Doubt(claim.at, self.board.rules, one.place, finding)
         return []
 
     def _settle_doubt(self, moment: Moment) -> list[Finding]:
@@ -282,6 +298,26 @@ class Order:
             self.queues.named.discard(moment.thing_id)
             return []
         return [doubt.finding]
+
+    def _excuse(self, moment: Moment) -> None:
+        """Claims go past a job that somebody has in hand, but it has its lanes in their plan."""
+        stood, bucket = self.queues.standing.get(moment.thing_id), self.board.bucket(moment)
+        if stood is None or bucket is None or not bucket.lanes:
+            return
+        hand = InHand(moment.at, stood.place, bucket.lanes)
+        while self.in_hand and self.in_hand[0].at + self.settle < moment.at:
+            self.in_hand.popleft()
+        self.in_hand.append(hand)
+        for job_id, doubt in list(self.doubts.items()):
+            near = moment.at <= doubt.at + self.settle
+            if near and job_id != moment.thing_id and self._hides(hand, doubt.place, self.overtaken[job_id]):
+                del self.doubts[job_id]
+                self.promised.subtract(self.overtaken.pop(job_id))
+                self.queues.named.discard(job_id)
+
+    def _hides(self, hand: InHand, place: int, lanes: Iterable[int]) -> bool:
+        """Whether a job in hand would have had one of these lanes before a job at this place."""
+        return (hand.place < place or self.board.aging is not None) and not set(hand.lanes).isdisjoint(lanes)
 
     def _refuted(self, doubt: Doubt, moment: Moment) -> bool:
         """A job of an older policy is not claimed before it gets its lanes. Nor is one that somebody is just changing:
