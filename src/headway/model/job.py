@@ -56,9 +56,10 @@ class Options:
     on_error: str = "hold"
     on_shutdown: str | None = None
     resources: tuple[str, ...] = ()
+    continue_on_failure: bool = False
 
     def text(self) -> str:
-        wishes = {name: value for name, value in asdict(self).items() if value not in (None, (), [])}
+        wishes = {name: value for name, value in asdict(self).items() if value not in (None, False, (), [])}
         wishes["budget"] = dict(self.budget)
         wishes["retry"] = {name: value for name, value in asdict(self.retry).items() if value is not None}
         return json.dumps(wishes, separators=(",", ":"))
@@ -107,6 +108,8 @@ class Claim(NamedTuple):
     ran: int
     carries: int
     target_id: int | None = None
+    group_id: int | None = None
+    stage: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +161,9 @@ class Job:
     params: str
     options: str
     created_by: str
+    step: str | None
+    unfilled: str | None
+    template_id: int | None
 
 
 @dataclass(frozen=True, slots=True)

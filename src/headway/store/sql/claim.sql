@@ -88,7 +88,7 @@ select id, fence, stop from hw_job where worker_id = :worker_id and status = 3 a
 
 -- name: own_claims
 -- What this worker holds, as the database knows it.
-select id, fence, slot, task, params, options, attempt, ran, carries, target_id from hw_job where worker_id = :worker_id and status = 3;
+select id, fence, slot, task, params, options, attempt, ran, carries, target_id, group_id, stage from hw_job where worker_id = :worker_id and status = 3;
 
 -- name: carried
 -- What earlier claims and jobs of the chain left behind.

@@ -55,11 +55,11 @@ select id from j order by id;
 -- name: insert_retry
 with j as (
   insert into hw_job (id, tenant_id, bucket_id, status, gate, priority, position, created_at, attempt, retry_auto, retry_of, target_id,
-    group_id, stage, not_before, queued_at, key, task, params, options, created_by)
+    group_id, stage, step, unfilled, template_id, not_before, queued_at, key, task, params, options, created_by)
   select nextval('hw_job_id'), j.tenant_id, j.bucket_id, case when :delay > 0 then 1 else 2 end,
     case when :delay > 0 or j.target_id is not null then 0 else 1 end,
     coalesce(cast(:priority as smallint), j.priority), coalesce(cast(:position as bigint), j.position), {now}, j.attempt + 1, :auto, j.id,
-    j.target_id, j.group_id, j.stage, case when :delay > 0 then {now} + :delay end, case when :delay > 0 then null else {now} end,
+    j.target_id, j.group_id, j.stage, j.step, j.unfilled, j.template_id, case when :delay > 0 then {now} + :delay end, case when :delay > 0 then null else {now} end,
     j.key, j.task, coalesce(cast(:params as text), j.params), coalesce(cast(:options as text), j.options), :actor
   from hw_job j where j.id = :id
   returning id, tenant_id, status, retry_of
@@ -79,7 +79,7 @@ k as materialized (
   update hw_job j set status = 3, gate = 0, fence = j.fence + 1, version = j.version + 1, worker_id = :worker_id, slot = k.slot,
     claimed_at = {now}, started_at = coalesce(j.started_at, {now}), reason = null, failure_kind = null
   from k where j.id = k.id
-  returning j.id, j.fence, j.slot, j.task, j.params, j.options, j.attempt, j.ran, j.carries, j.target_id, j.tenant_id, j.version
+  returning j.id, j.fence, j.slot, j.task, j.params, j.options, j.attempt, j.ran, j.carries, j.target_id, j.group_id, j.stage, j.tenant_id, j.version
 ), r as (
   insert into hw_run (job_id, tenant_id, task, params, worker_id, started_at)
   select id, tenant_id, task, params, :worker_id, {now} from u where fence = 1
@@ -87,7 +87,7 @@ k as materialized (
   insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, fence)
   select tenant_id, 'job', id, version, 'job.claimed', 3, {now}, :actor, fence from u
 )
-select id, fence, slot, task, params, options, attempt, ran, carries, target_id from u;
+select id, fence, slot, task, params, options, attempt, ran, carries, target_id, group_id, stage from u;
 
 -- name: complete
 with d as materialized (select key::bigint as id, value::integer as fence from jsonb_each_text(:ended::jsonb)),

@@ -46,10 +46,10 @@ returning thing_id;
 -- A new job in the place of a failed one: a copy of all but id, state, times and run.
 update hw_counter set value = value + 1 where name = 'job';
 insert into hw_job (id, tenant_id, bucket_id, status, gate, priority, position, created_at, attempt, retry_auto, retry_of, target_id,
-  group_id, stage, not_before, queued_at, key, task, params, options, created_by)
+  group_id, stage, step, unfilled, template_id, not_before, queued_at, key, task, params, options, created_by)
 select c.value, j.tenant_id, j.bucket_id, case when :delay > 0 then 1 else 2 end, case when :delay > 0 or j.target_id is not null then 0 else 1 end,
   coalesce(:priority, j.priority), coalesce(:position, j.position), :now, j.attempt + 1, :auto, j.id, j.target_id,
-  j.group_id, j.stage, case when :delay > 0 then :now + :delay end, case when :delay > 0 then null else :now end,
+  j.group_id, j.stage, j.step, j.unfilled, j.template_id, case when :delay > 0 then :now + :delay end, case when :delay > 0 then null else :now end,
   j.key, j.task, coalesce(:params, j.params), coalesce(:options, j.options), :actor
 from hw_job j join hw_counter c on c.name = 'job' where j.id = :id;
 insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, data)
@@ -76,7 +76,7 @@ update hw_job set status = 3, gate = 0, fence = fence + 1, version = version + 1
 from json_each(:picks) r where hw_job.id = cast(r.key as integer) and gate + 0 = 1
   and (expires_at is null or fence > 0 or expires_at - :now > 0)
   and exists (select 1 from hw_worker w where w.id = :worker_id + 0 and w.gone_at is null)
-returning id, fence, slot, task, params, options, attempt, ran, carries, target_id;
+returning id, fence, slot, task, params, options, attempt, ran, carries, target_id, group_id, stage;
 
 -- name: complete
 -- The commonest end, for many at once. `:ended` is {job id: fence}; what is returned has landed.
