@@ -36,7 +36,7 @@ bench: .venv/.bench .venv/.headway ## run the benchmarks, other schedulers besid
 
 proof: .venv/.headway ## run the crash tests at full length: hours
 	@echo "Running the crash tests at full length"
-	@HEADWAY_PROOF=1 $(BIN)/python -m pytest tests/system $(ARGS)
+	@HEADWAY_PROOF=1 $(BIN)/python -m pytest tests/system tests/model/test_cron_oracle.py $(ARGS)
 
 lock: .venv/.dev ## lock the dependencies anew; UPGRADE=1 takes the newest versions
 	@echo "Locking requirements/dev.lock and requirements/bench.lock"

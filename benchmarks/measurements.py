@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks import flatness as flat
-from benchmarks import ours
+from benchmarks import ours, plans
 from benchmarks.frame import Contender, Goal, Line, Measurement, Medians, Store, at_most, best, times, within
 from benchmarks.peers import on_dbos, on_huey, on_litequeue, on_pgqueuer, on_procrastinate
 from benchmarks.raw import postgres as raw_postgres
@@ -399,6 +399,7 @@ ALL: tuple[Measurement, ...] = (
     enqueue_bulk(),
     pickup(),
     pickup_silence(),
+    *plans.ALL,
     flatness(),
     idle(),
     memory(),

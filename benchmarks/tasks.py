@@ -24,6 +24,11 @@ async def stamp() -> float:
     return time.time()
 
 
+@app.task("stamp.other")
+async def other_stamp() -> float:
+    return time.time()
+
+
 def app_at(url: str, *, kinds: int = 0) -> App:
     """The same tasks on a database; `kinds` adds more of them that do nothing."""
     other = App(database=url)

@@ -249,7 +249,7 @@ class TestProblems:
             ("RESOURCES__GPU", "none"),
             ("RESOURCES__", "1"),
             ("WEBHOOKS__ALLOW_PRIVATE", "maybe"),
-            ("CONNECTIONS__SHOP", "shop.db"),
+            ("CONNECTIONS__SHOP", "shop"),
             ("SECRETS__KEY", "hunter2"),
             ("SECRETS__KEY", "env:"),
             ("LEGACY__STORY", "no such/name"),
@@ -393,6 +393,27 @@ class TestShowing:
         assert (settings.database, settings.connections["shop"]) == (address, address)
         assert "hunter2" not in f"{config.explain(settings)}{settings!r}{settings}"
         assert sources(settings)["connections.shop"] == ("postgresql://me:***@db/x", "--connections-shop")
+
+    @pytest.mark.parametrize(
+        ("address", "good"),
+        [
+            ("postgres://db/x", True),
+            ("./shop.db", True),
+            ("shop.sqlite3", True),
+            ("/srv/shop", True),
+            ("mysql://db/x", False),
+            ("sqlite:///shop.db", False),
+            ("shop", False),
+            ("", False),
+        ],
+    )
+    def test_a_connection_is_a_postgres_address_or_a_file(self, address: str, good: bool) -> None:
+        given = {"connections": {"shop": address}}
+        if good:
+            assert config.load(None, {}, given).connections == {"shop": address}
+        else:
+            with pytest.raises(BadInput, match=r"such as postgresql://user@host/name, or a file such as \./shop\.db"):
+                config.load(None, {}, given)
 
     def test_problems_never_quote_values(self, write: Write) -> None:
         path = write('database = "mysql://me:hunter2@db"\n[connections]\nshop = "hunter2"\n[secrets]\nk = "hunter2"\n')

@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import atexit
 import getpass
-import json
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, TypeVar, overload
 
 from headway.engine.client import Client
 from headway.engine.context import Context
+from headway.engine.declared import Declared
 from headway.engine.handle import Job
+from headway.engine.plan import Plan, Step, plan_of
 from headway.engine.registry import Registry, TaskSpec, make_spec
-from headway.engine.task import P, Task, make_options
+from headway.engine.task import P, Task, make_job, make_options
 from headway.errors import BadInput, NotFound
 from headway.model.job import Actor, Options
 from headway.model.retry import RetryPolicy
-from headway.model.values import check_priority, closest, to_json
+from headway.model.schedule import Definition
+from headway.model.values import check_name, check_priority, closest, to_json
 from headway.store.db import Database, open_database
 from headway.store.migrate import migrate
-from headway.tasks.command import command
+from headway.tasks import BUILT_IN
 
 if TYPE_CHECKING:
     from headway.clock import Clock
     from headway.config import Settings
     from headway.engine.direct import Caller
+    from headway.engine.secrets import Vault
 
 R = TypeVar("R")
 
@@ -54,6 +57,7 @@ class App:
     ) -> None:
         self.registry = Registry()
         self.tasks: dict[str, Task[..., Any]] = {}
+        self.schedules: dict[str, Declared] = {}
         self._overrides: dict[str, Any] = {**settings, **({"database": database} if database is not None else {})}
         self._config = Path(config) if config is not None else None
         self._clock = clock
@@ -62,7 +66,8 @@ class App:
         self._database: Database | None = None
         self._client: Client | None = None
         self._caller: Caller | None = None
-        self._declare(command.function, name=command.name)
+        for task in BUILT_IN:
+            self._declare(task.function, name=task.name)
 
     # --- declaring ---
 
@@ -105,6 +110,27 @@ class App:
         self.tasks[spec.name] = task
         return task
 
+    def schedule(
+        self, cron: str | None = None, /, *, name: str | None = None, **definition: Any
+    ) -> Callable[[Task[P, R]], Task[P, R]]:
+        """Over `@app.task`: `@app.schedule("30 2 * * mon-fri", timezone="Europe/Berlin")`, or `interval="10m"`, or
+        `times=[…]`. Stored when a process with the role `scheduler` starts."""
+
+        def declare(task: Task[P, R]) -> Task[P, R]:
+            if not isinstance(task, Task):
+                raise BadInput("@app.schedule goes over @app.task: write it one line higher", field="schedule")
+            self.declare_schedule(name or task.name, {"cron": cron, "steps": [{"task": task.name}], **definition})
+            return task
+
+        return declare
+
+    def declare_schedule(self, name: str, definition: Mapping[str, object]) -> None:
+        """A schedule of any steps, as part of the code."""
+        check_name(name, field="name")
+        if name in self.schedules:
+            raise BadInput(f"there are two schedules named {name}: give one of them another name", field="name")
+        self.schedules[name] = Declared(name, Definition.parse(definition))
+
     def _task(self, spec: TaskSpec) -> Task[..., Any]:
         return Task(spec, lambda: self.client, lambda: self.caller)
 
@@ -125,6 +151,14 @@ class App:
             if self._settings is None:
                 self._settings = load(self._config, os.environ, self._overrides)
             return self._settings
+
+    @property
+    def vault(self) -> Vault:
+        """Where the secrets and connections are that jobs know by name."""
+        from headway.engine.secrets import Vault
+
+        settings = self.settings
+        return Vault(settings.secrets, settings.connections, settings.database)
 
     @property
     def database(self) -> Database:
@@ -169,7 +203,7 @@ class App:
 
                 settings = self.settings
                 terms = Terms(settings.lease, settings.heartbeat, settings.recovery_interval, settings.listen)
-                caller = Caller(self.client, terms, wait=settings.direct_wait)
+                caller = Caller(self.client, terms, wait=settings.direct_wait, vault=self.vault)
                 caller.open()
                 self._caller = caller
                 atexit.register(self._end_caller_of, os.getpid())
@@ -191,13 +225,30 @@ class App:
         if task in self.tasks:
             known = self.tasks[task].using(**wishes) if wishes else self.tasks[task]
             return known.enqueue(**(params or {}))
-        priority, told = self.client.known_task(task)
-        options, retry = Options.parse(told), json.loads(told).get("retry")
-        spec = make_spec(_elsewhere, name=task, isolation=None, options=options, priority=priority, retry=retry)
-        text = to_json(dict(params or {}), field="params")
-        bare = self._task(spec).using(**wishes)
-        job_id, created = self.client.enqueue(bare._new_job(self.client, text))
+        for name in ("name", "continue_on_failure", "wait", "connection"):
+            if wishes.get(name):
+                raise BadInput(f"{name} is not for a job of a task that only other processes have", field=name)
+        job_id, created = self.client.enqueue(make_job(self.client, task, params or {}, wishes))
         return Job(self.client, job_id, created=created)
+
+    def step(self, task: str, params: Mapping[str, object] | None = None, **wishes: Any) -> Step:
+        """A step of a task that is known by its name only: of another process, say."""
+        known = self.tasks.get(task)
+        if known is not None:
+            return (known.using(**wishes) if wishes else known).step(**(params or {}))
+        name, given = wishes.pop("name", task), dict(params or {})
+        text = to_json(given, field="params")
+        return Step(name, lambda client: make_job(client, task, given, wishes), task, text, wishes)
+
+    def group(
+        self, steps: Iterable[Any], *, mode: str = "sequential", on_failure: str = "stop", name: str = "group"
+    ) -> Plan:
+        """Jobs that belong together: one after the other, all at once, or (`staged`) in lists of their own."""
+        return plan_of(lambda: self.client, steps, name=name, mode=mode, on_failure=on_failure)
+
+    def plan(self, name: str, *, on_failure: str = "stop") -> Plan:
+        """A group in stages: `app.plan("nightly").then(a.step()).then(b.step(), c.step()).start()`."""
+        return Plan(lambda: self.client, name, on_failure=on_failure, declare=self.declare_schedule)
 
     def direct(self, task: str, params: Mapping[str, object] | None = None, **wishes: Any) -> Any:
         """A direct call of a task by its name: it runs here, so this app has to have it."""
@@ -237,7 +288,3 @@ if TYPE_CHECKING:
         def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
         @overload
         def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
-
-
-def _elsewhere(**params: Any) -> None:
-    """Stands for the function of a task that only other processes have."""

@@ -120,9 +120,10 @@ def _database(value: str) -> str:
     return value
 
 
-def _url(value: str) -> str:
-    if "://" not in value:
-        raise ValueError("must be an address such as postgresql://user@host/name")
+def _connection(value: str) -> str:
+    file = "://" not in value and ("/" in value or value.endswith((".db", ".sqlite", ".sqlite3")))
+    if not (_is_postgres(value) or file) or "\x00" in value:
+        raise ValueError("must be an address such as postgresql://user@host/name, or a file such as ./shop.db")
     return value
 
 
@@ -139,7 +140,7 @@ Count = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=1_000_000)]
 Duration = Annotated[float, BeforeValidator(_by(values.seconds))]
 SomeTime = Annotated[Duration, Field(gt=0)]
 Secret = Annotated[str, AfterValidator(_reference)]
-Connection = Annotated[str, AfterValidator(_url)]
+Connection = Annotated[str, AfterValidator(_connection)]
 
 _TOGETHER = "together"
 

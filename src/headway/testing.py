@@ -13,7 +13,6 @@ from headway.app import App
 from headway.clock import Clock, micros
 from headway.engine import notes
 from headway.engine.calling import outcome_of
-from headway.engine.context import Context
 from headway.engine.finish import finish
 from headway.engine.run import NOTHING, Running
 from headway.engine.sink import JobSink
@@ -63,7 +62,8 @@ class _Here(Worker):
     """A worker that runs everything in the calling thread, one job after the other, with no heartbeat."""
 
     def __init__(self, app: App) -> None:
-        super().__init__(app.database, app.registry, Wishes(slots=1, artifacts=app.settings.artifacts, lease=3600))
+        wishes = Wishes(slots=1, artifacts=app.settings.artifacts, lease=3600, vault=app.vault)
+        super().__init__(app.database, app.registry, wishes)
 
     def __enter__(self) -> _Here:
         self.database.transact("register", self._register)
@@ -87,12 +87,11 @@ class _Here(Worker):
 
     def _run(self, claim: Claim) -> None:
         spec = self.registry.get(claim.task)
-        running = Running(claim, spec, JobSink(self, claim), self._carried([claim]).get(claim.job_id, NOTHING))
+        carried = self._carried([claim]).get(claim.job_id, NOTHING)
+        running = Running(claim, spec, JobSink(self, claim), carried, vault=self.wishes.vault)
         self.running[claim.job_id] = running
         self.notes.begin(claim.job_id, running.carried.spent)
-        work = running.work()
-        context = (Context(work, running.sink, running.stop),) if spec.signature.takes_context else ()
-        ended = running.ended(outcome_of(_caller(spec.function, context, work.params)))
+        ended = running.ended(outcome_of(_caller(running)))
         self.running.pop(claim.job_id)
 
         def write(tx: Tx) -> None:
@@ -103,10 +102,10 @@ class _Here(Worker):
         self.notes.end(claim.job_id)
 
 
-def _caller(function: Callable[..., Any], context: tuple[Context, ...], params: dict[str, Any]) -> Callable[[], object]:
-    if asyncio.iscoroutinefunction(function):
-        return lambda: asyncio.run(function(*context, **params))
-    return lambda: function(*context, **params)
+def _caller(running: Running) -> Callable[[], object]:
+    if running.spec.isolation == "async":
+        return lambda: asyncio.run(running.call())
+    return running.call
 
 
 def drain(app: App, *, limit: int = 10_000) -> int:

@@ -63,7 +63,7 @@ LARGE = json.dumps({"name": "x" * 300 * 1024})
         ),
         (["shop.greet", "name=x", "--resource", ""], 2, ["resources must have 1 to 200 characters, not 0"]),
         (["shop.greet", "name=x", "--prority", "1"], 2, ["No such option: --prority", "--priority"]),
-        ([], 2, ["Missing argument", "headway run --help"]),
+        ([], 2, ["run what?", "--template"]),
     ],
 )
 def test_run_refuses(here: Here, args: list[str], code: int, words: list[str]) -> None:

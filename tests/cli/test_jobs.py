@@ -14,9 +14,19 @@ SHOP = ("--app", "tests.support.shop:app")
 # The fields of **Job** and **Run** that the API promises.
 JOB = {
     *("job_id", "task", "params", "status", "queue_status", "outcome", "priority", "position", "rank", "target"),
-    *("resources", "template_id", "schedule_id", "execution_id", "group_id", "stage", "retry_of", "attempt"),
-    *("retries_remaining", "exhausted", "not_before", "key", "reason", "stop_requested", "created_at", "queued_at"),
-    *("started_at", "finished_at", "created_by", "progress", "meters", "budget", "expires_at", "failure_kind"),
+    *("resources", "template_id", "schedule_id", "execution_id", "group_id", "stage", "step", "retry_of"),
+    *("attempt", "retries_remaining", "exhausted", "not_before", "key", "reason", "stop_requested", "created_at"),
+    *(
+        "queued_at",
+        "started_at",
+        "finished_at",
+        "created_by",
+        "progress",
+        "meters",
+        "budget",
+        "expires_at",
+        "failure_kind",
+    ),
     *("lease_owner", "lease_expires_at", "run"),
 }
 RUN = {

@@ -15,6 +15,7 @@ from headway.store.db import Database
 from tests.support.cli import Here, line_of, program, running, until
 
 SHOP = ("--app", "tests.support.shop:app")
+REST = ["http", "powershell", "sql"]  # of the built-in tasks, beside command
 
 
 def started(process: subprocess.Popen[str]) -> dict[str, Any]:
@@ -35,7 +36,7 @@ def test_work_in_a_burst_runs_all_there_is(cli: Here, app: App) -> None:
     app.enqueue("shop.skip")
     said = program("work", "--burst", "--slots", 2, *SHOP, cwd=cli.folder, database=cli.database).done()
     assert said.out == ""
-    assert "2 slots for: command, shop.fail" in said.err
+    assert "2 slots for: command, http, powershell, shop.fail" in said.err
     assert "Ctrl-C stops it: running jobs get 30s to end" in said.err
     assert "stopped; 4 jobs ended here" in said.err
     found = {job["job_id"]: job["status"] for job in cli("jobs", "ls", "--json").done().data["items"]}
@@ -194,10 +195,10 @@ def test_dev_starts_again_when_a_file_changes(cli: Here) -> None:
     file.write_text(text.format("first"))
     with running("dev", "mine:app", "--slots", 1, "--json", cwd=cli.folder, database=cli.database) as process:
         first = started(process)
-        assert (first["tasks"], first["slots"]) == (["command", "dev.first"], 1)
+        assert (first["tasks"], first["slots"]) == (["command", "dev.first", *REST], 1)
         file.write_text(text.format("second") + "# another size\n")
         second = started(process)
-        assert second["tasks"] == ["command", "dev.second"]
+        assert second["tasks"] == ["command", "dev.second", *REST]
         assert second["pid"] != first["pid"]
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0

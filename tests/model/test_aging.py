@@ -57,7 +57,7 @@ def situations(draw: st.DrawFn) -> tuple[dict[int, Bucket], dict[int, int], Queu
     for priority in draw(st.lists(st.sampled_from([0, 1, 2, 5, 99, 100]), min_size=1, max_size=4, unique=True)):
         queues[priority] = {
             n: sorted(
-                (draw(st.integers(0, 3)), 0, next(ids), draw(st.integers(0, NOW + 100)))
+                (draw(st.integers(0, 3)), 0, next(ids), draw(st.integers(0, NOW + 100)), None, None)
                 for _ in range(draw(st.integers(0, 4)))
             )
             for n in buckets
@@ -77,4 +77,4 @@ def test_the_plan_is_what_a_look_at_every_job_takes(
         for priority, by_bucket in queues.items()
     }
     picks = plan_aged(count, levels, Rooms(dict(free)), aging)
-    assert [job_id for job_id, _ in picks] == oracle(count, buckets, free, queues, aging)
+    assert [one.job_id for one in picks] == oracle(count, buckets, free, queues, aging)

@@ -13,6 +13,7 @@ from headway.model import lanes as rules
 from headway.model.lanes import BURST, Aged, Aging, Bucket, Pick, Place, Reserved, Rooms, grants, head, plan, plan_aged
 
 Queue = dict[int, list[Place]]
+ALONE: tuple[int | None, int | None] = (None, None)  # of no group and no stage
 
 
 def oracle(
@@ -47,7 +48,7 @@ def situations(draw: st.DrawFn) -> tuple[list[Bucket], dict[int, int | None], li
         # Few different values, so that ties go down to the id.
         size = draw(st.integers(0, 6))
         tie = st.integers(0, 2)
-        queue[bucket.id] = sorted((-draw(tie), draw(tie), draw(tie), next(ids)) for _ in range(size))
+        queue[bucket.id] = sorted((-draw(tie), draw(tie), draw(tie), next(ids), *ALONE) for _ in range(size))
     return buckets, capacity, running, queue
 
 
@@ -69,7 +70,7 @@ def rooms_of(buckets: list[Bucket], capacity: dict[int, int | None], running: li
 
 
 def ids(picks: list[Pick]) -> list[int]:
-    return [job_id for job_id, _ in picks]
+    return [one.job_id for one in picks]
 
 
 @settings(max_examples=600, deadline=None)
@@ -103,13 +104,13 @@ def test_room_is_capacity_less_what_runs(
 
 def test_a_claim_of_one_looks_at_one_place_per_bucket() -> None:
     buckets = [Bucket(n, 1, "t", (1,)) for n in (1, 2)]
-    source = Source({1: [(0, n, 0, n) for n in range(1, 9)], 2: [(0, n, 0, n) for n in range(11, 19)]})
+    source = Source({1: [(0, n, 0, n, *ALONE) for n in range(1, 9)], 2: [(0, n, 0, n, *ALONE) for n in range(11, 19)]})
     assert ids(plan(1, buckets, Rooms({1: 5}), source.of)) == [1]
     assert source.asked == 2
 
 
 def test_a_full_bucket_is_not_even_looked_at() -> None:
-    source = Source({1: [(0, 1, 0, 1)]})
+    source = Source({1: [(0, 1, 0, 1, *ALONE)]})
     assert plan(9, [Bucket(1, 1, "t", (1,))], Rooms({1: 0}), source.of) == []
     assert source.asked == 0
 
@@ -117,7 +118,7 @@ def test_a_full_bucket_is_not_even_looked_at() -> None:
 def test_all_lanes_or_none() -> None:
     """A job that has room in one lane but not in the other takes neither: the next one gets it."""
     both, one = Bucket(1, 1, "both", (1, 2)), Bucket(2, 1, "one", (1,))
-    source = Source({1: [(0, 1, 0, 1)], 2: [(0, 2, 0, 2)]})
+    source = Source({1: [(0, 1, 0, 1, *ALONE)], 2: [(0, 2, 0, 2, *ALONE)]})
     assert ids(plan(9, [both, one], Rooms({1: 1, 2: 0}), source.of)) == [2]
 
 
@@ -125,7 +126,7 @@ def test_a_lowered_limit_below_what_runs_lets_nothing_in() -> None:
     bucket = Bucket(1, 1, "t", (1,))
     rooms = rules.rooms_of([bucket], {1: 2}, {1: 5})
     assert rooms.free == {1: -3}
-    assert plan(9, [bucket], rooms, Source({1: [(0, 1, 0, 1)]}).of) == []
+    assert plan(9, [bucket], rooms, Source({1: [(0, 1, 0, 1, *ALONE)]}).of) == []
 
 
 # --- aging --------------------------------------------------------------------------------------------------------
@@ -160,7 +161,7 @@ def aged_queues(draw: st.DrawFn) -> tuple[list[Waiting], dict[int, int], set[int
     tie, since = st.integers(0, 2), st.integers(0, 90)
     priorities = st.sampled_from([0, 1, 2, 3, 98, 100])
     waiting = [
-        (draw(st.sampled_from(buckets)), draw(priorities), (draw(tie), draw(tie), n, draw(since)))
+        (draw(st.sampled_from(buckets)), draw(priorities), (draw(tie), draw(tie), n, draw(since), *ALONE))
         for n in range(1, draw(st.integers(0, 9)) + 1)
     ]
     return waiting, free, draw(st.sets(st.integers(1, 9), max_size=2))
@@ -212,7 +213,7 @@ def test_a_reserved_lane_is_closed_to_the_queue_and_a_granted_one_counts_like_a_
 def test_after_eight_direct_calls_one_job_goes_first(streak: int, jobs: list[int]) -> None:
     rooms = Rooms({1: 3})
     rules.reserve(rooms, [line(1)], {1: streak})
-    source = Source({1: [(0, n, 0, n) for n in (11, 12, 13)]})
+    source = Source({1: [(0, n, 0, n, *ALONE) for n in (11, 12, 13)]})
     assert ids(plan(9, [Bucket(1, 1, "t", (1,))], rooms, source.of)) == jobs
 
 

@@ -50,7 +50,7 @@ finish     -                -         -         COMPLETED,FAILED,SKIPPED,CANCELL
 hold       =                WAITING   WAITING   -                                               -         -         -         -      -       -
 cancel     CANCELLED        CANCELLED CANCELLED =                                               CANCELLED CANCELLED -         -      -       -
 interrupt  =                WAITING   WAITING   =                                               -         -         -         -      -       -
-resume     SCHEDULED,QUEUED -         -         -                                               QUEUED    QUEUED    -         -      -       -
+resume     WAITING,SCHEDULED,QUEUED -         -         -                                               QUEUED    QUEUED    -         -      -       -
 resolve    -                -         -         -                                               COMPLETED COMPLETED -         -      -       -
 release    -                -         -         -                                               FAILED    FAILED    -         -      -       -
 retry      -                -         -         -                                               FAILED    FAILED    -         =      -       =

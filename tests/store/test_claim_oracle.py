@@ -24,10 +24,11 @@ from headway.errors import HeadwayError, NotFound
 from headway.model import lanes as rules
 from headway.model.job import Claim
 from headway.model.outcome import Completed, Interrupted, Lost, Outcome, Skipped, Stopped
+from headway.model.plan import NewGroup, NewMember
 from headway.model.policies import Concurrency
 from headway.model.retry import RetryPolicy
 from headway.model.states import State
-from headway.store import claims, reservations, targets, workers
+from headway.store import claims, groups, reservations, targets, workers
 from headway.store.db import Database, Tx
 from headway.store.lanes import Lanes
 from tests.support.life import ADA, BROKEN, FINAL, Life
@@ -58,7 +59,8 @@ OUTCOMES: tuple[Outcome, ...] = (
 def wipe(database: Database) -> None:
     """Everything but the schema, as before the first job."""
     deletes = [f"delete from hw_{table};" for table in (
-        "event", "run", "result", "report", "job", "reservation", "touched", "target", "bucket", "worker", "setting",
+        "event", "run", "result", "report", "job", "group", "reservation", "touched", "target", "bucket", "worker",
+        "setting",
     )]  # fmt: skip
     with database.transaction("wipe") as tx:
         database.execute_script(
@@ -108,7 +110,7 @@ class World(Life):
         """All jobs; with `tx`, as that transaction sees them."""
         columns = (
             "id, tenant_id, status, gate, priority, position, created_at, fence, target_id, not_before, expires_at,"
-            " queued_at, worker_id, task, retry_of"
+            " queued_at, worker_id, task, group_id, stage, retry_of"
         )
         text = f"select {columns} from hw_job order by id"
         found = self.sql(text) if tx is None else tx.connection.execute(text).fetchall()  # type: ignore[attr-defined]
@@ -173,6 +175,21 @@ class World(Life):
         else:
             made = [who.enqueue(self.new(**fields, target=target))[0]]
         self.resources |= dict.fromkeys(made, fields["resources"])
+
+    def group_some(self) -> None:
+        """Jobs of one or two stages, most of them alike."""
+        rng, who = self.rng, self.rng.choice(self.people)
+        kind, stages = self._kind(), rng.choice([1, 1, 1, 2])
+        kinds = [kind if rng.random() < 0.7 else self._kind() for _ in range(rng.choice([2, 3, 3, 5]))]
+        places = [kind["resources"] for kind in kinds]
+        jobs = [self.new(**{**kind, "hold": False, "expires_at": None}) for kind in kinds]
+        members = [NewMember(job, min(n, stages - 1) if stages > 1 else 0, f"step{n}") for n, job in enumerate(jobs)]
+        policy = rng.choice(["stop", "continue", "skip"])
+        new = NewGroup("group", "staged" if stages > 1 else "parallel", policy, tuple(members))
+        placed = groups.place(who.lanes, who.tenant_id, new)
+        number = self.database.transact("group", lambda tx: groups.insert(tx, who.tenant_id, placed, ADA))
+        for job_id, step in self.sql(f"select id, step from hw_job where group_id = {number}"):
+            self.resources[job_id] = places[int(step.removeprefix("step"))]
 
     def _kind(self) -> dict[str, Any]:
         rng, now = self.rng, self.clock.now()
@@ -398,8 +415,8 @@ class World(Life):
     def live(self) -> int:
         """A random life. How many claims were compared."""
         deeds: dict[Callable[[], None], int] = {
-            self.enqueue_some: 9, self.claim_some: 4, self.turn: 7, self.end_some: 3, self.use_a_verb: 4,
-            self.decide: 4, self.reserve: 2, self.release: 4, self.grant: 2, self.many_calls: 1, self.pause: 1,
+            self.enqueue_some: 7, self.group_some: 4, self.claim_some: 4, self.turn: 7, self.end_some: 3,
+            self.use_a_verb: 4, self.decide: 4, self.reserve: 2, self.release: 4, self.grant: 2, self.many_calls: 1, self.pause: 1,
             self.pause_a_target: 1, self.change_limit: 1, self.settle: 1, self.later: 3, self.tie: 1,
         }  # fmt: skip
         for _ in range(self.rng.randint(1, 6)):
@@ -424,7 +441,9 @@ class World(Life):
 
 
 def _work(job_id: int, tenant_id: int, status: int, *rest: Any) -> Work:
-    return Work(job_id, tenant_id, State(status), *rest[:-1])
+    facts, (group_id, stage) = rest[:-3], rest[-3:-1]
+    job = Work(job_id, tenant_id, State(status), *facts)
+    return job if group_id is None else replace(job, stage=(group_id, stage))
 
 
 @pytest.fixture
@@ -461,7 +480,7 @@ def test_every_claim_takes_what_a_walk_through_the_whole_queue_takes(life: Life)
 # --- the oracle can fail ------------------------------------------------------------------------------------------
 
 
-def take_nothing(self: rules.Rooms, lanes: object) -> None:
+def take_nothing(self: rules.Rooms, lanes: object, stage: object = None) -> None:
     """A claim that does not count what it has just taken."""
 
 
@@ -485,12 +504,20 @@ def reserve_nothing(rooms: rules.Rooms, reserved: Sequence[rules.Reserved], stre
 
 
 def bucket_by_bucket(
-    count: int, buckets: Sequence[rules.Bucket], rooms: rules.Rooms, places: rules.Source
+    count: int, buckets: Sequence[rules.Bucket], rooms: rules.Rooms, places: rules.Source, others: rules.Others
 ) -> list[rules.Pick]:
     found: list[rules.Pick] = []
     for bucket in buckets:
-        found += rules.plan(count - len(found), [bucket], rooms, places)
+        found += rules.plan(count - len(found), [bucket], rooms, places, others)
     return found
+
+
+def any_stage(self: rules.Rooms, bucket: object, stage: object) -> bool:
+    return stage is not None
+
+
+def count_each(rooms: object, lanes: object, stage: object, count: object) -> None:
+    """The running jobs of a stage take as many places as they are."""
 
 
 MUTANTS: dict[str, tuple[object, str, object]] = {
@@ -504,6 +531,10 @@ MUTANTS: dict[str, tuple[object, str, object]] = {
     "reserved targets stay open": (rules, "shut_targets", lambda reserved, streaks: set()),
     "no job ever goes before a direct call": (reservations, "BURST", 10**6),
     "one kind of work after the other": (claims, "plan", bucket_by_bucket),
+    "nobody joins a full lane": (rules.Rooms, "keeps", lambda self, bucket: False),
+    "anybody's stage joins": (rules.Rooms, "lets_join", any_stage),
+    "members join past whoever waits": (rules.Rooms, "drain", lambda self, lanes: False),
+    "each member takes a place": (rules, "_gather", count_each),
     "age counts for nothing": (rules.Aging, "effective", lambda self, priority, queued_at: priority),
 }
 

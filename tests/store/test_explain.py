@@ -24,11 +24,12 @@ from headway.model import lanes as rules
 from headway.model.estimate import Estimate
 from headway.model.job import Claim, Job, NewJob, Options
 from headway.model.outcome import Completed, Lost, Outcome, Stopped
+from headway.model.plan import NewGroup, NewMember
 from headway.model.policies import Concurrency
 from headway.model.retry import RetryPolicy
 from headway.model.states import State
 from headway.model.waiting import Blocker, Explanation
-from headway.store import claims, reading, reservations, workers
+from headway.store import claims, groups, reading, reservations, workers
 from headway.store.db import Database, Tx
 from headway.store.lanes import Lanes
 from tests.support.life import ADA, FINAL, Life
@@ -51,7 +52,19 @@ _worker_ids = itertools.count(70_001)
 
 def wipe(database: Database) -> None:
     """Everything but the schema, as before the first job."""
-    tables = ("event", "run", "result", "report", "job", "reservation", "touched", "target", "bucket", "worker")
+    tables = (
+        "event",
+        "run",
+        "result",
+        "report",
+        "job",
+        "group",
+        "reservation",
+        "touched",
+        "target",
+        "bucket",
+        "worker",
+    )
     with database.transaction("wipe") as tx:
         database.execute_script(
             tx,
@@ -67,7 +80,8 @@ def wipe(database: Database) -> None:
 # A deed is a name with numbers that choose how. Most often something is enqueued, claimed or ended.
 Deed = tuple[str, int, int]
 NAMES = (
-    *("enqueue",) * 6,
+    *("enqueue",) * 4,
+    *("group",) * 3,
     *("claim",) * 3,
     *("end",) * 4,
     *("verb",) * 3,
@@ -90,7 +104,7 @@ def varied(seed: int) -> list[Round]:
         count = rng.randint(least, most)
         return [(rng.choice(names), rng.randrange(MANY), rng.randrange(MANY)) for _ in range(count)]
 
-    return [(some(["enqueue"], 3, 7), some(NAMES, 3, 10)) for _ in range(rng.randint(1, 3))]
+    return [(some(["enqueue", "enqueue", "group"], 2, 6), some(NAMES, 3, 10)) for _ in range(rng.randint(1, 3))]
 
 
 rounds = st.tuples(st.lists(enqueues, min_size=3, max_size=7), st.lists(deeds, min_size=3, max_size=10))
@@ -164,6 +178,21 @@ class World:
         new = NewJob(x.of(TASKS), "{}", OPTIONS, y.of((0, 0, 1, 2)), target=target, resources=names, **when)
         y.of((*self.people[:1] * 3, self.people[1])).enqueue(new)
 
+    def _group(self, x: Choice, y: Choice) -> None:
+        """Two to four jobs of one stage, most of them alike, and perhaps one after them."""
+        client, priority = y.of((*self.people[:1] * 3, self.people[1])), y.of((0, 0, 1, 2))
+        task, names = x.of(TASKS), x.of(LANES)
+        count, odd = x.of((2, 3, 4)), x.of(TASKS)
+        tasks = [task] * (count - 1) + [odd]
+        jobs = [
+            NewJob(one, "{}", OPTIONS, priority, target=x.of((None,) * 4 + TARGETS[:1]), resources=names)
+            for one in tasks
+        ]
+        members = [NewMember(job, int(n == count), f"step{n}") for n, job in enumerate([*jobs, *y.of(([], jobs[:1]))])]
+        new = NewGroup("group", "staged", "continue", tuple(members))
+        placed = groups.place(client.lanes, client.tenant_id, new)
+        self.transact(lambda tx: groups.insert(tx, client.tenant_id, placed, ADA))
+
     def _claim(self, x: Choice, y: Choice) -> None:
         self.claim(x.of(list(self.staff)), y.of((1, 2, 3)))
 
@@ -196,7 +225,7 @@ class World:
 
     def finish(self, job: Job, outcome: Outcome) -> None:
         held = (job.id, job.fence, job.slot or 0, job.task, job.params, job.options, job.attempt, job.ran, 0)
-        ended = [Ended(Claim(*held, job.target_id), outcome)]
+        ended = [Ended(Claim(*held, job.target_id, job.group_id, job.stage), outcome)]
         self.transact(lambda tx: finish(tx, job.worker_id or 0, ADA, ended))
 
     def _verb(self, x: Choice, y: Choice) -> None:

@@ -25,13 +25,15 @@ from headway.engine.pruner import Pruner
 from headway.engine.recovery import Recovery
 from headway.model.lanes import BURST
 from headway.model.outcome import Completed, Stopped
+from headway.model.plan import NewGroup
 from headway.model.policies import Concurrency
-from headway.store import claims, reservations, workers
+from headway.store import claims, plans_reading, reservations, workers
 from headway.store.db import Call, Row, Tx
 from headway.store.lanes import Lanes
 from headway.store.postgres import PostgresDatabase
 from headway.store.sqlite import SqliteDatabase
 from tests.support.life import ADA, BROKEN, HOUR, Life
+from tests.support.plans import finish, make, member
 
 # The index that each statement must find its jobs by. Those not named here find them by their number.
 BY_INDEX = {
@@ -47,6 +49,20 @@ BY_INDEX = {
     "busy_targets": {"hw_job_target_hold"},
     "resumed_targets": {"hw_job_target_hold"},
     "served_now": {"hw_job_slot"},
+    "stuck_groups": {"hw_job_member"},
+    "stage_is_open": {"hw_job_member", "hw_job_group"},
+    "group_is_open": {"hw_job_member", "hw_job_group"},
+    "first_stage": {"hw_job_group"},
+    "group_members": {"hw_job_group", "hw_job_retries"},
+    "stage_members": {"hw_job_group", "hw_job_retries"},
+    "unfinished_members": {"hw_job_member", "hw_job_group"},
+    "unfilled_members": {"hw_job_member", "hw_job_group"},
+    "earlier_results": {"hw_job_group"},
+    "group_steps": {"hw_job_group"},
+    "group_steps_shown": {"hw_job_group", "hw_job_retries"},
+    "release_stage": {"hw_job_member", "hw_job_group"},
+    "end_waiting_members": {"hw_job_member", "hw_job_group"},
+    "group_chains": {"hw_job_group", "hw_job_retries"},
     "promote": {"hw_job_due"},
     "expire": {"hw_job_expiring"},
     "stop_requests": {"hw_job_slot"},
@@ -204,6 +220,28 @@ def recorded(crowded: Life) -> list[Recorded]:
     return list(kinds.values())
 
 
+def in_groups(life: Life) -> None:
+    """Stages, results, holds, cancels, retries."""
+    client = life.client
+    wants = member(life, 1, "c", params='{"x":{"$result":"a"}}')
+    made = client.groups.create(
+        NewGroup("g", "staged", "stop", (member(life, 0, "a"), member(life, 0, "b"), wants, member(life, 2, "d")))
+    )
+    after = make(life, "a", "b", after_id=made)
+    finish(life, made, "a")
+    finish(life, made, "b")
+    finish(life, made, "c", BROKEN)
+    again = client.groups.retry(made)
+    finish(life, again, "c")
+    with life.database.read() as tx:
+        plans_reading.group_view(tx, client.tenant_id, again)
+        plans_reading.groups_page(tx, client.tenant_id)
+        tx.run("pin_plans")
+        tx.run("group_chains", group_id=made)
+    client.groups.cancel(after)
+    client.groups.cancel(again)
+
+
 def live(life: Life) -> None:
     """All verbs, once."""
     client, database = life.client, life.database
@@ -212,6 +250,7 @@ def live(life: Life) -> None:
     on_targets(life)
     aged(life)
     direct_calls(life)
+    in_groups(life)
     claimed = turn(life, 50)
     turn(life, 1, lambda task: task == "task3")
     for n, claim in enumerate(claimed):

@@ -86,7 +86,7 @@ class Life:
         def work(tx: Tx) -> list[int]:
             tx.run("pin_plans")
             view, _ = claims.lock_and_look(tx, lanes, self.actor())
-            return [job_id for job_id, _ in claims.pick(tx, view, lanes, lambda _: True, count, grant=True)]
+            return [one.job_id for one in claims.pick(tx, view, lanes, lambda _: True, count, grant=True)]
 
         return self.database.transact("pick", work)
 
@@ -228,11 +228,15 @@ class Life:
         """The claim that the row speaks of, whether or not it still stands."""
         job = self.job(job_id)
         work = (job.task, job.params, job.options, job.attempt)
-        return Claim(job_id, job.fence, job.slot or 0, *work, job.ran, False, job.target_id)
+        return Claim(job_id, job.fence, job.slot or 0, *work, job.ran, False, job.target_id, job.group_id, job.stage)
 
     def sql(self, text: str) -> list[Row]:
         with self.database.read() as tx:
             return tx.connection.execute(text).fetchall()  # type: ignore[attr-defined]
+
+    def sql_write(self, text: str) -> None:
+        """Damage, and what no verb does."""
+        self.database.transact("damage", lambda tx: tx.connection.execute(text))  # type: ignore[attr-defined]
 
     def events(self, job_id: int) -> list[str]:
         found = self.sql(f"select kind from hw_event where thing = 'job' and thing_id = {job_id} order by version")

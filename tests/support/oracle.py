@@ -31,6 +31,7 @@ class Work:
     queued_at: int | None
     worker_id: int | None
     task: str
+    stage: tuple[int, int] | None = None  # with its group
     resources: tuple[str, ...] = ()
 
     @property
@@ -206,13 +207,20 @@ class Oracle:
                 shut.add(promise.target_id)
         return granted
 
+    def _inside(
+        self, lane: Lane, jobs: Sequence[Work], active: Sequence[Promise], taken: Sequence[Work]
+    ) -> set[tuple[str, object]]:
+        """What takes a place: a job, all the jobs of a stage in a lane of the policy, a granted reservation."""
+        runs = [job for job in jobs if job.status is State.RUNNING and lane in self.lanes_held[job.id]]
+        takes = [job for job in taken if lane in self.needs(job)]
+        found: set[tuple[str, object]] = {("promise", p.id) for p in active if p.granted and lane in p.lanes}
+        for job in (*runs, *takes):
+            found.add(("stage", job.stage) if job.stage and lane[0] == "policy" else ("job", job.id))
+        return found
+
     def _room(self, lane: Lane, jobs: Sequence[Work], active: Sequence[Promise], taken: Sequence[Work]) -> float:
         limit = self.capacity(lane)
-        if limit is None:
-            return float("inf")
-        running = sum(lane in self.lanes_held[job.id] for job in jobs if job.status is State.RUNNING)
-        promised = sum(lane in promise.lanes for promise in active if promise.granted)
-        return limit - running - promised - sum(lane in self.needs(job) for job in taken)
+        return float("inf") if limit is None else limit - len(self._inside(lane, jobs, active, taken))
 
     def _walk(
         self,
@@ -223,21 +231,53 @@ class Oracle:
         knows: Callable[[str], bool],
         count: int,
     ) -> Iterator[Work]:
+        """Goes through the queue in order; with aging, through each priority. Who could run but for lanes that stages
+        fill is passed over, and nobody behind it joins the stages there."""
+        queued = sorted((job for job in jobs if job.status is QUEUED), key=lambda job: job.place)
+        lines: dict[int, list[Work]] = {}
+        for job in queued:
+            lines.setdefault(0 if self.wishes.aging is None else job.priority, []).append(job)
+        passed: dict[int, list[tuple[Work, set[Lane]]]] = {line: [] for line in lines}
         taken: list[Work] = []
+        shut: set[Lane] = set()
         while len(taken) < count:
-            rest = [job for job in jobs if job not in taken]
-            eligible = [job for job in rest if self._eligible(job, jobs, now, active, tired, knows, taken)]
-            if not eligible:
+            firsts: dict[int, Work] = {}
+            for line, members in lines.items():
+                for job in members:
+                    if job in taken or job in [one for one, _ in passed[line]]:
+                        continue
+                    barriers = shut.union(*(lanes for _, lanes in passed[line]))
+                    full = self._in_its_way(job, jobs, now, active, tired, taken, barriers)
+                    if full is None:
+                        continue
+                    if all(("stage", job.stage) in self._inside(lane, jobs, active, taken) for lane in full):
+                        if knows(job.task):
+                            firsts[line] = job
+                            break
+                    else:
+                        passed[line].append((job, full))
+            if not firsts:
                 return
-            best = self._best(eligible, now)
-            taken.append(best)
-            yield best
+            best = self._best(list(firsts.values()), now)
+            ahead = [
+                lanes
+                for one, lanes in (w for line in passed.values() for w in line)
+                if self._goes_before(one, best, now)
+            ]
+            if set().union(*ahead) <= shut:
+                taken.append(best)
+                yield best
+            shut.update(*ahead)
 
-    def _best(self, eligible: Sequence[Work], now: int) -> Work:
+    def _goes_before(self, passed: Work, best: Work, now: int) -> bool:
+        """In one line, whoever was passed over stood before."""
+        if self.wishes.aging is None or passed.priority == best.priority:
+            return True
+        return (self._aged(passed, now), passed.priority) > (self._aged(best, now), best.priority)
+
+    def _best(self, firsts: Sequence[Work], now: int) -> Work:
         if self.wishes.aging is None:
-            return min(eligible, key=lambda job: job.place)
-        firsts = [min((j for j in eligible if j.priority == p), key=lambda j: j.place) for p in range(101)
-                  if any(j.priority == p for j in eligible)]  # fmt: skip
+            return min(firsts, key=lambda job: job.place)
         return max(firsts, key=lambda job: (self._aged(job, now), job.priority))
 
     def _aged(self, job: Work, now: int) -> int:
@@ -245,25 +285,32 @@ class Oracle:
         assert job.queued_at is not None
         return min(100, job.priority + (now - job.queued_at) // self.wishes.aging)
 
-    def _eligible(
+    def _in_its_way(
         self,
         job: Work,
         jobs: Sequence[Work],
         now: int,
         active: Sequence[Promise],
         tired: set[Lane | int],
-        knows: Callable[[str], bool],
         taken: Sequence[Work],
-    ) -> bool:
-        """QUEUED, nobody paused it, its task known, first on its target, room in all its lanes, nobody ahead of it."""
-        if job.status is not QUEUED or not knows(job.task) or self._is_paused(job.tenant_id, now):
-            return False
+        shut: set[Lane],
+    ) -> set[Lane] | None:
+        """The full lanes that are all that keeps a job from running, which stages fill and nobody bars; None if there
+        is more: somebody paused it, another is first on its target, a lane is reserved or full of others."""
+        if self._is_paused(job.tenant_id, now):
+            return None
         if job.target_id is not None and not self._target_open(job, jobs, active, tired, taken):
-            return False
-        return all(
-            self._room(lane, jobs, active, taken) > 0 and self._lane_open(lane, active, tired, taken)
-            for lane in self.needs(job)
-        )
+            return None
+        needs = self.needs(job)
+        if not all(self._lane_open(lane, active, tired, taken) for lane in needs):
+            return None
+        full = {lane for lane in needs if self._room(lane, jobs, active, taken) <= 0}
+        return full if all(self._stages_fill(lane, jobs, active, taken) for lane in full) and not full & shut else None
+
+    def _stages_fill(self, lane: Lane, jobs: Sequence[Work], active: Sequence[Promise], taken: Sequence[Work]) -> bool:
+        reserved = any(lane in promise.lanes for promise in active)
+        inside = self._inside(lane, jobs, active, taken)
+        return lane[0] == "policy" and not reserved and any(kind == "stage" for kind, _ in inside)
 
     def _is_paused(self, tenant_id: int, now: int) -> bool:
         return any(who in self.paused and _later(self.paused[who], now) for who in (0, tenant_id))

@@ -12,10 +12,11 @@ from headway.clock import SECOND
 from headway.model import verbs
 from headway.model.job import SYSTEM, Actor, Claim, Job, NewJob, Options
 from headway.model.outcome import Failed, FailureKind, Outcome, Stopped
+from headway.model.plan import NewGroup, NewMember
 from headway.model.policies import Concurrency
 from headway.model.retry import RetryPolicy, paid
 from headway.model.states import Standing, State, Transition, decide
-from headway.store import claims, jobs, lanes, reservations, targets, workers
+from headway.store import claims, groups, jobs, lanes, reservations, targets, workers
 from headway.store.db import Tx, open_database
 from headway.store.lanes import Lanes
 from headway.store.migrate import migrate
@@ -130,6 +131,18 @@ class World:
         answer = self.run(lambda tx: jobs.insert(tx, 1, ANN, new))
         return [job_id for job_id in answer if job_id is not None]
 
+    def stage(
+        self, count: int = 2, *, tasks: Sequence[str] = ("t",), options: str = TWICE, then: int = 0, **wishes: Any
+    ) -> list[int]:
+        """So many jobs of one stage, whose tasks alternate; `then` more are behind them in a second one."""
+        jobs = [NewJob(tasks[n % len(tasks)], "{}", options, **wishes) for n in range(count + then)]
+        members = tuple(NewMember(job, int(n >= count), f"step{n}") for n, job in enumerate(jobs))
+        placed = groups.place(self.lanes, 1, NewGroup("group", "staged", "continue", members))
+        number = self.run(lambda tx: groups.insert(tx, 1, placed, ANN))
+        with self.db.read() as tx:
+            found = tx.connection.execute(f"select id from hw_job where group_id = {number} order by id")  # type: ignore[attr-defined]
+            return [job_id for (job_id,) in found.fetchall()]
+
     def target(self, name: str) -> int:
         return self.lanes.target(1, name)
 
@@ -161,9 +174,12 @@ class World:
 
     def complete(self, *held: Claim, worker_id: int = WORKER) -> None:
         def work(tx: Tx) -> None:
+            locked = groups.lock_all(tx, {claim.group_id for claim in held if claim.group_id is not None})
             claims.complete(tx, worker_id, actor_of(worker_id), {claim.job_id: claim.fence for claim in held}, {})
             for claim in held:
                 tx.touch(claim.target_id)
+            for group in locked.values():
+                groups.advance(tx, group, actor_of(worker_id))
 
         self.run(work)
 
@@ -171,13 +187,18 @@ class World:
         """Ends a running job, and makes its retry in the same transaction."""
 
         def work(tx: Tx) -> int | None:
+            group = groups.lock_of_job(tx, job_id)
             job = jobs.lock(tx, job_id)
             end = outcome if isinstance(outcome, Transition) else decide(self.standing(tx, job), outcome, lambda: 0.0)
             change = verbs.finish(job, end, self.clock.now())
             jobs.apply(tx, change, self.worker)
-            return (
-                None if change.retry is None else jobs.insert_retry(tx, job, self.worker, delay=change.retry, auto=True)
-            )
+            again = change.retry is not None
+            made = jobs.insert_retry(tx, job, self.worker, delay=change.retry or 0, auto=True) if again else None
+            if group is not None:
+                if end.state in (State.PAUSED, State.ERROR):
+                    groups.hold(tx, job, self.worker)
+                groups.advance(tx, group, self.worker)
+            return made
 
         made: int | None = self.run(work)
         return made
@@ -195,7 +216,13 @@ class World:
         )
 
     def change(self, job_id: int, verb: Callable[..., verbs.Change], **wishes: Any) -> None:
-        self.run(lambda tx: jobs.apply(tx, verb(jobs.lock(tx, job_id), **wishes), ANN))
+        def work(tx: Tx) -> None:
+            group = groups.lock_of_job(tx, job_id)
+            jobs.apply(tx, verb(jobs.lock(tx, job_id), **wishes), ANN)
+            if group is not None:
+                groups.advance(tx, group, ANN)
+
+        self.run(work)
 
     def move(self, job_id: int, *, priority: int = 0, position: int) -> None:
         self.change(job_id, verbs.move, priority=priority, position=position)

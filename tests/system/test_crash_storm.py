@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from headway import Job
-from tests.system.support.promises import Record, dump
+from tests.system.support.record import Record, dump
 from tests.system.support.started import Program, Site, site, until
 
 PROOF = bool(os.environ.get("HEADWAY_PROOF"))

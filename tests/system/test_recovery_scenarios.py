@@ -24,7 +24,7 @@ from headway.store import jobs
 from headway.testing import drain
 from headway.verify import check
 from tests.system.support import dies
-from tests.system.support.promises import dump
+from tests.system.support.record import dump
 
 SECONDS = 60.0
 

@@ -123,6 +123,8 @@ def test_a_true_history_has_no_findings(world: World) -> None:
         "claims": 27,
         "reservations": 0,
         "running": 0,
+        "groups": 0,
+        "ticks": 0,
         "pruned": 0,
         "findings": 0,
     }
@@ -142,8 +144,8 @@ def test_work_under_way_has_no_findings(world: World) -> None:
 
 
 def test_an_empty_database_has_no_findings(world: World) -> None:
-    nothing = dict.fromkeys(("jobs", "events", "runs", "claims", "reservations", "running", "pruned", "findings"), 0)
-    assert world.check(quiet=True) == Report([], nothing)
+    names = ("jobs", "events", "runs", "claims", "reservations", "running", "groups", "ticks", "pruned", "findings")
+    assert world.check(quiet=True) == Report([], dict.fromkeys(names, 0))
 
 
 def test_pages_join_without_a_seam(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from headway.errors import HeadwayError
 from headway.model import lanes as rules
 from headway.model import verbs
 from headway.model.job import Claim, Options
-from headway.model.lanes import Bucket, Pick, Reserved, Rooms, Source
+from headway.model.lanes import Bucket, Others, Pick, Reserved, Rooms, Source
 from headway.model.outcome import Completed, Failed, FailureKind, Outcome, Stopped
 from headway.model.retry import RetryPolicy
 from headway.model.states import State
@@ -49,7 +49,17 @@ class Weather(World):
         return super().run(work, after=after if rng is None else rng.choice((0.0, 0.5, 3.0, 15.0)))
 
     def live(self, steps: int) -> None:
-        usual = [self.new, self.work, self.work, self.work, self.end, self.end, self.end, self.change_one]
+        usual = [
+            self.new,
+            self.new_stage,
+            self.work,
+            self.work,
+            self.work,
+            self.end,
+            self.end,
+            self.end,
+            self.change_one,
+        ]
         for _ in range(steps):
             rare = self.rng.random()
             act = self.change_all if rare < 0.06 else self.call if rare < 0.13 else self.rng.choice(usual)
@@ -71,6 +81,15 @@ class Weather(World):
         if rng.random() < 0.1:
             wishes["expires_at"] = self.clock.now() + 60 * SECOND
         self.ids += self.enqueue(rng.choice((1, 1, 2, 5)), **wishes)
+
+    def new_stage(self) -> None:
+        rng = self.rng
+        wishes: dict[str, Any] = {"options": ONCE, "priority": rng.choice((0, 0, 1, 3)), "then": rng.choice((0, 0, 2))}
+        if rng.random() < 0.2:
+            wishes["target"] = rng.choice(DESKS)
+        wishes["resources"] = rng.choice(((), (), (), ("gpu",), ("net",)))
+        tasks = rng.choice(("t", "u", "tu", "tuv", "vu"))
+        self.ids += self.stage(rng.choice((2, 3, 5)), tasks=tasks, **wishes)
 
     def work(self) -> None:
         worker_id = self.rng.choice((WORKER, OTHER_WORKER))
@@ -183,9 +202,20 @@ def _nothing_reserved(self: Rooms, bucket: Bucket) -> bool:
     return all(self.free.get(lane, 1) > 0 for lane in bucket.lanes)
 
 
-def _one_bucket_at_a_time(count: int, buckets: Sequence[Bucket], rooms: Rooms, places: Source) -> list[Pick]:
+def _one_bucket_at_a_time(
+    count: int, buckets: Sequence[Bucket], rooms: Rooms, places: Source, others: Others
+) -> list[Pick]:
     some = [bucket for bucket in buckets if rooms.admits(bucket)]
-    return rules.plan(count, some[-1:], rooms, places)
+    return rules.plan(count, some[-1:], rooms, places, others)
+
+
+def _members_go_first(self: Rooms, lanes: object) -> bool:
+    """Who waits for a lane keeps no member off it."""
+    return False
+
+
+def _everybody_is_a_member(self: Rooms, bucket: Bucket, stage: object) -> bool:
+    return True
 
 
 def _whoever_came_last(reserved: Sequence[Reserved], *rest: Any) -> list[int]:
@@ -201,6 +231,8 @@ MISTAKES: list[tuple[str, object, str, object]] = [
     ("I-05", Rooms, "admits", _room_for_everybody),
     ("I-16", Rooms, "admits", _nothing_reserved),
     ("I-11", claims, "plan", _one_bucket_at_a_time),
+    ("I-11", Rooms, "drain", _members_go_first),
+    ("I-05", Rooms, "lets_join", _everybody_is_a_member),
     ("I-16", rules, "grants", _whoever_came_last),
     ("I-05", rules, "grants", _targets_are_free),
 ]

@@ -72,17 +72,26 @@ class Call:
         return load(self.config, os.environ, self.flags)
 
     @contextmanager
-    def desk(self) -> Iterator[Desk]:
-        """A database that is there already: looking creates nothing."""
+    def desk(self, tasks: App | None = None) -> Iterator[Desk]:
+        """A database that is there already: looking creates nothing. With an app, its tasks are known too."""
         from headway.app import App
         from headway.cli.opening import client_of, open_existing
 
         settings = self.settings()
         database = open_existing(settings)
         try:
-            yield Desk(settings, database, client_of(App(), settings, database))
+            yield Desk(settings, database, client_of(tasks or App(), settings, database))
         finally:
             database.close()
+
+    @contextmanager
+    def workshop(self, app: App) -> Iterator[Desk]:
+        """A database to make things in, made itself if it is not there, and an app whose tasks they may name."""
+        from headway.cli.opening import refuse_folder
+
+        refuse_folder(app.settings)
+        with app:
+            yield Desk(app.settings, app.database, app.client)
 
     def app(self, where: str | None) -> App:
         """The app that --app or the settings name, or one that has the built-in tasks only."""

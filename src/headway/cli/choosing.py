@@ -14,6 +14,7 @@ from headway.cli.out import one_line
 
 if TYPE_CHECKING:
     from headway.errors import HeadwayError
+    from headway.store.pages import Filters
 
 LARGEST = 2**63 - 1
 Ids = Annotated[
@@ -29,6 +30,11 @@ Since = Annotated[str | None, typer.Option("--since", metavar="WHEN", help="Made
 Until = Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Made before.")]
 Search = Annotated[str | None, typer.Option("--search", "-q", metavar="TEXT", help="In task, key, reason or error.")]
 TargetName = Annotated[str | None, typer.Option("--target", metavar="NAME", help="On this target.")]
+GroupNumber = Annotated[
+    int | None,
+    typer.Option("--group", metavar="ID", help="Of this group or execution.", min=1, max=LARGEST, show_default=False),
+]
+ScheduleName = Annotated[str | None, typer.Option("--schedule", metavar="NAME", help="Of this schedule's executions.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 MOST = 10_000
 
@@ -39,8 +45,9 @@ def choose(call: Call, desk: Desk, verb: str, ids: Sequence[int], given: dict[st
     from headway.errors import BadInput
     from headway.model.states import MOVES, State, Verb
 
-    wanted = parsing.filters(**given)
-    filtered = any(given.values())
+    schedule = given.pop("schedule", None)
+    wanted = of_schedule(desk, parsing.filters(**given), schedule)
+    filtered = any(given.values()) or schedule is not None
     if ids and filtered:
         raise BadInput(f"name jobs by number or by filter, not both: see `headway jobs {verb} --help`")
     if not ids and not filtered:
@@ -61,6 +68,19 @@ def choose(call: Call, desk: Desk, verb: str, ids: Sequence[int], given: dict[st
     else:
         confirm(f"{verb} {len(found)} job{'s' if len(found) != 1 else ''}", yes=yes)
     return found
+
+
+def of_schedule(desk: Desk, wanted: Filters, schedule: str | None) -> Filters:
+    """With the executions of a schedule, by its name; by its number also those of one that was deleted."""
+    if schedule is None:
+        return wanted
+    which = number_or_name(schedule)
+    return replace(wanted, schedule_id=which if isinstance(which, int) else desk.client.schedules.get(which).id)
+
+
+def number_or_name(text: str) -> int | str:
+    """How schedules and templates are named: digits are a number."""
+    return int(text) if text.isascii() and text.isdigit() and int(text) <= LARGEST else text
 
 
 def _retried(tx: Any, ids: Sequence[int]) -> set[int]:

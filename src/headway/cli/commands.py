@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import demo, developing, hold, running, serving, system
+from headway.cli import applying, demo, developing, hold, running, serving, system
 from headway.cli.db import db
+from headway.cli.executions import executions
+from headway.cli.groups import groups
 from headway.cli.jobs import jobs
 from headway.cli.limits import limits
 from headway.cli.queue import queue
 from headway.cli.runs import runs
+from headway.cli.schedules import schedules
 from headway.cli.settings import config
 from headway.cli.targets import targets
+from headway.cli.templates import templates
 
 if TYPE_CHECKING:
     from typer.core import TyperGroup
@@ -39,11 +43,15 @@ def build() -> TyperGroup:
     """The command tree, ready to be run."""
     root = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
     root.callback()(_root)
-    for part in (demo, serving, developing, running, hold, system):
+    for part in (demo, serving, developing, running, hold, system, applying):
         part.register(root)
     families = {
         "jobs": jobs,
         "runs": runs,
+        "groups": groups,
+        "schedules": schedules,
+        "executions": executions,
+        "templates": templates,
         "queue": queue,
         "targets": targets,
         "limits": limits,

@@ -28,7 +28,7 @@ def register(root: typer.Typer) -> None:
         call: Call,
         fast: Annotated[bool, typer.Option("--fast", help="Without the pauses that make it readable.")] = False,
     ) -> int:
-        """Watch Headway at work for a minute: progress, retries, order, resources, targets, a direct call, a crash."""
+        """Watch Headway at work for a minute: progress, retries, order, targets, a schedule, a crash."""
         from headway.cli.demo_stage import Stage
 
         before = signal.signal(signal.SIGTERM, _interrupt)
@@ -37,7 +37,7 @@ def register(root: typer.Typer) -> None:
                 tempfile.TemporaryDirectory(prefix="headway-demo-") as folder,
                 Stage(call.out, Path(folder), fast) as stage,
             ):
-                for scene in (opening, progress, retries, order, resource, target, direct, cancelling, crash, checking):
+                for scene in SCENES:
                     scene(stage)
                 ending(stage)
             return 0
@@ -138,8 +138,33 @@ def direct(stage: Stage) -> None:
     stage.tell(f"It answered {answer!r}. They began in this order: {', '.join(sorted(began, key=began.__getitem__))}.")
 
 
+def schedule(stage: Stage) -> None:
+    from headway.model import cron
+    from headway.model.sentence import sentence
+
+    name, when, zone = "nightly HR sync", "30 2 * * mon-fri", "Europe/Berlin"
+    stage.title(
+        "7. A schedule",
+        "It has four steps, two of them of two jobs side by side. All are there from the start; the later ones wait.",
+    )
+    seconds = stage.pace(1.0, least=0.3)
+    plan = ("HR import",), ("HR sync",), ("AD export", "LDAP export"), ("AD check", "LDAP check")
+    steps = [
+        {"index": n, "name": step, "task": "demo.step", "params": {"name": step, "seconds": seconds}}
+        for n, stage_of_plan in enumerate(plan)
+        for step in stage_of_plan
+    ]
+    schedules = stage.client.schedules
+    schedules.create(name, {"cron": when, "timezone": zone, "steps": steps})
+    stage.tell(f"It fires {sentence(cron.parse(when), zone)}; next at {schedules.preview(name, 1)[0].local}.")
+    stage.tell(f'$ headway schedules run "{name}"')
+    execution = schedules.run(name)
+    stage.watch("six jobs in four stages", all_in("COMPLETED"))
+    stage.tell(f"Execution {execution} is {stage.client.groups.get(execution).status}.")
+
+
 def cancelling(stage: Stage) -> None:
-    stage.title("7. A cancel", "A running job is asked to stop, and is ended with all its processes if it does not.")
+    stage.title("8. A cancel", "A running job is asked to stop, and is ended with all its processes if it does not.")
     job_id = stage.enqueue("demo.endless", {})
     stage.await_progress(job_id, 3)
     stage.tell(f"$ headway jobs cancel {job_id}")
@@ -149,7 +174,7 @@ def cancelling(stage: Stage) -> None:
 
 def crash(stage: Stage) -> None:
     stage.title(
-        "8. Pulling the plug", "In the middle of a job its worker is killed, as by a power cut or a full memory."
+        "9. Pulling the plug", "In the middle of a job its worker is killed, as by a power cut or a full memory."
     )
     retry = {"max_attempts": 3, "base_delay": stage.pace(1.0)}
     job_id = stage.enqueue("demo.journey", {"stages": 10, "seconds": stage.pace(5.0, least=2.0)}, retry=retry)
@@ -167,7 +192,7 @@ def crash(stage: Stage) -> None:
 def checking(stage: Stage) -> None:
     from headway.verify import check
 
-    stage.title("9. The history", "Every step of every job was recorded. `headway verify` checks the record:")
+    stage.title("10. The history", "Every step of every job was recorded. `headway verify` checks the record:")
     stage.stop_worker()
     report = check(stage.client.database, quiet=True)
     for finding in report.findings:
@@ -187,6 +212,21 @@ def ending(stage: Stage) -> None:
         ("headway up --app jobs.py:app", "run your own Python functions"),
     ):
         stage.tell(f"{line:<36}{meaning}")
+
+
+SCENES = (
+    opening,
+    progress,
+    retries,
+    order,
+    resource,
+    target,
+    direct,
+    schedule,
+    cancelling,
+    crash,
+    checking,
+)
 
 
 def all_in(status: str) -> Callable[[Views], bool]:

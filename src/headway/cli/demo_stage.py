@@ -204,7 +204,8 @@ class Stage:
             if self.seen.get(view.job.id) != view.job.status.name and not self.out.as_json:
                 self.seen[view.job.id] = view.job.status.name
                 why = note(view, self.client.database.clock.now())
-                text = f"  job {view.job.id} {view.job.task} {view.job.status.name}" + (f": {why}" if why else "")
+                what = view.job.task if view.job.step is None else f"{view.job.task} ({view.job.step})"
+                text = f"  job {view.job.id} {what} {view.job.status.name}" + (f": {why}" if why else "")
                 self.out.show(text)
         return views
 
@@ -232,7 +233,7 @@ def jobs_table(views: Iterable[JobView], now: int) -> Table:
         made.add_row(
             str(job.id),
             status_text(job.status),
-            styled(job.task),
+            styled(job.task if job.step is None else f"{job.task}: {job.step}"),
             str(job.priority),
             str(job.attempt),
             _bar(view),

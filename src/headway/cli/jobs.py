@@ -10,7 +10,21 @@ import typer
 
 from headway.cli import verbs
 from headway.cli.call import Call, Desk, command, family
-from headway.cli.choosing import LARGEST, By, Key, Kind, Search, Since, Status, TargetName, TaskName, Until
+from headway.cli.choosing import (
+    LARGEST,
+    By,
+    GroupNumber,
+    Key,
+    Kind,
+    ScheduleName,
+    Search,
+    Since,
+    Status,
+    TargetName,
+    TaskName,
+    Until,
+    of_schedule,
+)
 
 jobs = family("Look at jobs, change them, stop them.")
 NONE: list[str] = []
@@ -31,6 +45,8 @@ def ls(
     until: Until = None,
     search: Search = None,
     target: TargetName = None,
+    group: GroupNumber = None,
+    schedule: ScheduleName = None,
     limit: Limit = 20,
     cursor: Cursor = None,
 ) -> None:
@@ -40,13 +56,14 @@ def ls(
     from headway.cli.tables import job_table
     from headway.store import reading
 
-    wanted = parsing.filters(status, task, key, kind, by, since, until, search, target)
+    wanted = parsing.filters(status, task, key, kind, by, since, until, search, target, group)
     with call.desk() as desk:
+        wanted = of_schedule(desk, wanted, schedule)
         page = fill(desk, lambda tx, at: reading.list_jobs(tx, desk.tenant_id, wanted, limit, at), limit, cursor)
     if call.out.as_json:
         call.out.data({"items": [job_json(view) for view in page.items], "next": page.next})
     elif not page.items:
-        filtered = any((status, task, key, kind, by, since, until, search, target))
+        filtered = any((status, task, key, kind, by, since, until, search, target, group, schedule))
         call.out.say("no job fits" if filtered else "no jobs yet")
         call.out.say("make one: headway run TASK name=value, or headway sh -- echo hello")
     else:

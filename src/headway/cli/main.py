@@ -24,6 +24,7 @@ _CODES: tuple[tuple[type[errors.HeadwayError], int], ...] = (
     (errors.HeadwayError, REFUSED),
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_NOUN = re.compile(r"there is no (group|execution|schedule|template) ")
 _QUICK = (["--version"], ["version"])
 
 
@@ -76,7 +77,8 @@ def _tell(error: errors.HeadwayError, as_json: bool) -> int:
         return code
     problems = error.facts.get("problems", ())
     if len(problems) > 1:
-        print(f"headway: the settings have {len(problems)} problems: correct them", file=sys.stderr)
+        subject = f"{visible(error.facts['subject'])} has" if "subject" in error.facts else "the settings have"
+        print(f"headway: {subject} {len(problems)} problems: correct them", file=sys.stderr)
         print("\n".join(f"  {visible(one)}" for one in problems), file=sys.stderr)
     else:
         print(f"headway: {visible(' '.join(str(error).split()))}{_remedy(error)}", file=sys.stderr)
@@ -86,7 +88,8 @@ def _tell(error: errors.HeadwayError, as_json: bool) -> int:
 def _remedy(error: errors.HeadwayError) -> str:
     """Where the message itself does not say what to do."""
     if type(error) is errors.NotFound and ": " not in str(error):
-        return ": see `headway jobs ls`"
+        noun = _NOUN.match(str(error))
+        return f": see `headway {noun[1] if noun else 'job'}s ls`"
     if isinstance(error, errors.Unreachable) and "PostgreSQL cannot be reached" in str(error):
         return ": start it, or name another database with --database"
     if isinstance(error, errors.Unreachable) and "cannot be read or written" in str(error):

@@ -125,6 +125,7 @@ def filters(
     until: str | None = None,
     search: str | None = None,
     target: str | None = None,
+    group: int | None = None,
 ) -> Filters:
     return Filters(
         statuses(status),
@@ -136,4 +137,5 @@ def filters(
         moment(until, field="until"),
         search,
         None if target is None else check_name(target, field="target"),
+        group,
     )

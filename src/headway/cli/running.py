@@ -76,10 +76,15 @@ def register(root: typer.Typer) -> None:
     @command(root, "run")
     def run(
         call: Call,
-        task: Annotated[str, typer.Argument(metavar="TASK", help="The name of a task.")],
+        task: Annotated[
+            str | None, typer.Argument(metavar="TASK", help="The name of a task.", show_default=False)
+        ] = None,
         pairs: Annotated[list[str] | None, typer.Argument(metavar="NAME=VALUE", help="Its params.")] = None,
         params: Annotated[
             str | None, typer.Option(metavar="JSON|@FILE|-", help="All params at once; - reads stdin.")
+        ] = None,
+        template: Annotated[
+            str | None, typer.Option(metavar="NAME", help="Make it of this template, instead of a task.")
         ] = None,
         follow: Follow = False,
         priority: Priority = None,
@@ -100,6 +105,7 @@ def register(root: typer.Typer) -> None:
     ) -> int:
         """Make a job of a task. Values are JSON where they are JSON, otherwise text: words=800 topic=fog"""
         from headway.cli import parsing
+        from headway.errors import BadInput
 
         given = wishes(
             priority=priority,
@@ -117,6 +123,11 @@ def register(root: typer.Typer) -> None:
             target=target,
             resources=resource,
         )
+        if template is not None:  # there is no task then: what stands in its place is a param
+            values = parsing.params([*([task] if task else []), *(pairs or [])], params)
+            return make_of_template(call, call.app(app), template, values, given, follow=follow)
+        if task is None:
+            raise BadInput("run what? Name a task, or a template with --template", field="task")
         return enqueue(call, call.app(app), task, parsing.params(pairs or [], params), given, follow=follow)
 
     @command(root, "sh", context_settings={"allow_interspersed_args": False})
@@ -174,6 +185,26 @@ def enqueue(call: Call, app: App, task: str, params: dict[str, Any], given: dict
     with app:
         job = app.enqueue(task, params, **given)
         return _follow(call, app.client, job.id) if follow else _answer(call, app.client, job.id, job.created)
+
+
+def make_of_template(
+    call: Call, app: App, template: str, params: dict[str, Any], given: dict[str, Any], *, follow: bool
+) -> int:
+    """A template is in a database, so there is one."""
+    from headway.cli.choosing import number_or_name
+    from headway.cli.opening import client_of, open_existing
+
+    settings = app.settings
+    database = open_existing(settings)
+    if "retry" in given:  # by the name that templates have for it
+        given = {**given, "retry_policy": given["retry"]}
+        del given["retry"]
+    try:
+        client = client_of(app, settings, database)
+        job_id, created = client.enqueue(client.templates.job(number_or_name(template), params, **given))
+        return _follow(call, client, job_id) if follow else _answer(call, client, job_id, created)
+    finally:
+        database.close()
 
 
 def _answer(call: Call, client: Any, job_id: int, created: bool) -> int:

@@ -7,7 +7,19 @@ from typing import Annotated
 import typer
 
 from headway.cli.call import Call, command, family
-from headway.cli.choosing import LARGEST, By, Key, Kind, Search, TargetName, TaskName, apply
+from headway.cli.choosing import (
+    LARGEST,
+    By,
+    GroupNumber,
+    Key,
+    Kind,
+    ScheduleName,
+    Search,
+    TargetName,
+    TaskName,
+    apply,
+    of_schedule,
+)
 from headway.cli.jobs import NONE, Cursor, Limit, fill, more
 
 runs = family("Look at runs, the records of what was executed.")
@@ -34,6 +46,8 @@ def ls(
     until: Until = None,
     search: Search = None,
     target: TargetName = None,
+    group: GroupNumber = None,
+    schedule: ScheduleName = None,
     limit: Limit = 20,
     cursor: Cursor = None,
 ) -> None:
@@ -43,8 +57,9 @@ def ls(
     from headway.cli.tables import run_table
     from headway.store import reading
 
-    wanted = parsing.filters(status, task, key, kind, by, since, until, search, target)
+    wanted = parsing.filters(status, task, key, kind, by, since, until, search, target, group)
     with call.desk() as desk:
+        wanted = of_schedule(desk, wanted, schedule)
         page = fill(desk, lambda tx, at: reading.list_runs(tx, desk.tenant_id, wanted, limit, at), limit, cursor)
     if call.out.as_json:
         call.out.data({"items": [run_json(run) for run in page.items], "next": page.next})

@@ -98,9 +98,11 @@ def serve(
     with app:
         database = await_database(app, call.out.say, wait=wait)
         _settle_limits(call, app, adopt)
+        if "scheduler" in roles:
+            _settle_schedules(call, app)
         supervisor = _compose(app, database, roles, tasks)
-        _announce(call, app, roles, served)
         _on_signals(supervisor, app.settings.shutdown_grace)
+        _announce(call, app, roles, served)
         code = supervisor.run(until_idle=burst)
         for loop in (supervisor.recovery, *supervisor.loops):
             loop.join(5.0)
@@ -131,6 +133,7 @@ def _try_policy(app: App, served: Sequence[str]) -> None:
 def _compose(app: App, database: Database, roles: Sequence[str], tasks: Sequence[str]) -> Supervisor:
     from headway.engine.pruner import Pruner
     from headway.engine.recovery import Recovery
+    from headway.engine.scheduler import Scheduler
     from headway.engine.supervisor import Supervisor
     from headway.engine.worker import Wishes, Worker
 
@@ -143,6 +146,7 @@ def _compose(app: App, database: Database, roles: Sequence[str], tasks: Sequence
         grace=settings.shutdown_grace,
         artifacts=settings.artifacts,
         listen=settings.listen,
+        vault=app.vault,
     )
 
     def make_worker() -> Worker:
@@ -150,6 +154,7 @@ def _compose(app: App, database: Database, roles: Sequence[str], tasks: Sequence
 
     loops: list[Loop] = []
     if "scheduler" in roles:
+        loops.append(Scheduler(app.client))
         loops.append(Pruner(database, retention=settings.retention, artifacts=settings.artifacts))
     return Supervisor(
         make_worker=make_worker if "worker" in roles else None,
@@ -187,10 +192,19 @@ def _settle_limits(call: Call, app: App, adopt: bool) -> None:
         find(read_concurrency(tx)[0].policy)  # a policy of others may not be importable here
 
 
+def _settle_schedules(call: Call, app: App) -> None:
+    """The schedules that the code declares, brought into the database; what changed there is said."""
+    from headway.engine.declared import settle
+
+    for line in settle(app.client, app.schedules.values()).lines():
+        call.out.say(f"headway: {line}")
+
+
 def _announce(call: Call, app: App, roles: Sequence[str], served: Sequence[str]) -> None:
     from headway import __version__
     from headway.cli.opening import shown
     from headway.model.values import duration_text
+    from headway.tasks import BUILT_IN
 
     settings = app.settings
     if call.out.as_json:
@@ -200,7 +214,7 @@ def _announce(call: Call, app: App, roles: Sequence[str], served: Sequence[str])
     call.out.say(f"headway {__version__} on {shown(settings)}")
     if "worker" in roles:
         call.out.say(f"  {settings.slots} slots for: {', '.join(served)}")
-        if len(served) == 1 and served[0] == "command":
+        if set(served) <= {task.name for task in BUILT_IN}:
             call.out.say("  these are the built-in tasks: name yours with --app module:app")
     call.out.say(f"  Ctrl-C stops it: running jobs get {duration_text(settings.shutdown_grace)} to end")
 

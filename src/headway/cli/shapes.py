@@ -59,11 +59,10 @@ def job_json(view: JobView) -> Json:
         "rank": view.rank,
         "target": view.target,
         "resources": list(options.resources),
-        "template_id": None,
-        "schedule_id": None,
-        "execution_id": None,
-        "group_id": job.group_id,
+        "template_id": job.template_id,
+        **_plan(view),
         "stage": job.stage,
+        "step": job.step,
         "retry_of": job.retry_of,
         "attempt": job.attempt,
         "retries_remaining": left,
@@ -85,6 +84,17 @@ def job_json(view: JobView) -> Json:
         "lease_owner": worker_name(job.worker_id) if job.worker_id is not None else None,
         "lease_expires_at": time_or_none(view.lease_until),
         "run": run_json(view.run) if view.run is not None else None,
+    }
+
+
+def _plan(view: JobView) -> Json:
+    """What it is a member of. An execution is not shown as a group."""
+    group = view.group
+    execution = group is not None and group.kind == "execution"
+    return {
+        "schedule_id": group.schedule_id if group is not None else None,
+        "execution_id": view.job.group_id if execution else None,
+        "group_id": None if execution else view.job.group_id,
     }
 
 

@@ -182,6 +182,7 @@ def job_page(view: JobView, now: int) -> Table:
             ("reason", job.reason),
             ("stop requested", job.stop.value if job.stop else None),
             ("params", job.params),
+            *_plan_rows(view),
             ("priority", str(job.priority)),
             ("rank", view.rank),
             ("attempt", f"{job.attempt}" + (f", retry of job {job.retry_of}" if job.retry_of else "")),
@@ -200,6 +201,23 @@ def job_page(view: JobView, now: int) -> Table:
             *_run_rows(run),
         ]
     )
+
+
+def _plan_rows(view: JobView) -> list[tuple[str, object]]:
+    """Where it belongs: its step, its group or execution, its template."""
+    job, group = view.job, view.group
+    rows: list[tuple[str, object]] = [("template", job.template_id)]
+    if group is not None:
+        rows += [
+            ("step", f"{job.step}, stage {stage_text(job.stage or 0, group.stages)}"),
+            (group.kind, f"{group.id} {group.name} ({group.status})"),
+        ]
+    return rows
+
+
+def stage_text(stage: int, stages: int) -> str:
+    """Stages are counted from 1 for people."""
+    return f"{stage + 1} of {stages}"
 
 
 def explain_page(explained: Explanation, *, lost: bool) -> list[RenderableType]:

@@ -10,9 +10,11 @@ from headway.cli.call import Call, command
 from headway.cli.choosing import (
     LARGEST,
     By,
+    GroupNumber,
     Ids,
     Key,
     Kind,
+    ScheduleName,
     Search,
     Since,
     Status,
@@ -48,16 +50,18 @@ def _plain(family: typer.Typer, verb: str, said: str, help: str) -> None:
         until: Until = None,
         search: Search = None,
         target: TargetName = None,
+        group: GroupNumber = None,
+        schedule: ScheduleName = None,
         yes: Yes = False,
     ) -> int:
-        given = _given(status, task, key, kind, by, since, until, search, target)
+        given = _given(status, task, key, kind, by, since, until, search, target, group, schedule)
         with call.desk() as desk:
             chosen = choose(call, desk, verb, ids or [], given, yes=yes)
             return apply(call, desk, chosen, getattr(desk.client, verb), said)
 
 
 def _given(*values: Any) -> dict[str, Any]:
-    names = ("status", "task", "key", "kind", "by", "since", "until", "search", "target")
+    names = ("status", "task", "key", "kind", "by", "since", "until", "search", "target", "group", "schedule")
     return dict(zip(names, values, strict=True))
 
 
@@ -79,6 +83,8 @@ def register(jobs: typer.Typer) -> None:
         until: Until = None,
         search: Search = None,
         target: TargetName = None,
+        group: GroupNumber = None,
+        schedule: ScheduleName = None,
         yes: Yes = False,
         budget: Budget = NONE,
     ) -> int:
@@ -86,7 +92,7 @@ def register(jobs: typer.Typer) -> None:
         from headway.cli import parsing
 
         caps = parsing.budget(budget)
-        given = _given(status, task, key, kind, by, since, until, search, target)
+        given = _given(status, task, key, kind, by, since, until, search, target, group, schedule)
         with call.desk() as desk:
             chosen = choose(call, desk, "resume", ids or [], given, yes=yes)
             return apply(call, desk, chosen, lambda job_id: desk.client.resume(job_id, caps), "resumed")
@@ -104,6 +110,8 @@ def register(jobs: typer.Typer) -> None:
         until: Until = None,
         search: Search = None,
         target: TargetName = None,
+        group: GroupNumber = None,
+        schedule: ScheduleName = None,
         yes: Yes = False,
         params: Params = None,
         priority: Priority = None,
@@ -114,7 +122,7 @@ def register(jobs: typer.Typer) -> None:
 
         others = parsing.params([], params) if params is not None else None
         caps = parsing.budget(budget)
-        given = _given(status, task, key, kind, by, since, until, search, target)
+        given = _given(status, task, key, kind, by, since, until, search, target, group, schedule)
         with call.desk() as desk:
             chosen = choose(call, desk, "retry", ids or [], given, yes=yes)
             again = lambda job_id: desk.client.retry(job_id, params=others, priority=priority, budget=caps)  # noqa: E731
@@ -133,6 +141,8 @@ def register(jobs: typer.Typer) -> None:
         until: Until = None,
         search: Search = None,
         target: TargetName = None,
+        group: GroupNumber = None,
+        schedule: ScheduleName = None,
         yes: Yes = False,
         result: Annotated[str, typer.Option(metavar="JSON", help="The result to record.")] = "null",
     ) -> int:
@@ -140,7 +150,7 @@ def register(jobs: typer.Typer) -> None:
         from headway.model.values import from_json
 
         value = from_json(result, field="result")
-        given = _given(status, task, key, kind, by, since, until, search, target)
+        given = _given(status, task, key, kind, by, since, until, search, target, group, schedule)
         with call.desk() as desk:
             chosen = choose(call, desk, "resolve", ids or [], given, yes=yes)
             return apply(call, desk, chosen, lambda job_id: desk.client.resolve(job_id, value), "resolved")

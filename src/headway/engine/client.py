@@ -7,10 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from headway.clock import micros
 from headway.engine import reserving
+from headway.engine.groups import Groups
 from headway.engine.registry import Registry, unknown_text
 from headway.errors import BadInput, CommitUnknown, NotFound, WrongState
 from headway.model import verbs
@@ -27,9 +29,13 @@ from headway.model.values import (
     to_json,
 )
 from headway.model.verbs import Change
-from headway.store import jobs, places, targets
+from headway.store import groups, jobs, places, targets
 from headway.store.db import Database, Row, Tx
 from headway.store.lanes import Lanes, find_target
+
+if TYPE_CHECKING:
+    from headway.engine.schedules import Schedules
+    from headway.engine.templates import Templates
 
 INTERRUPTED = "the thread that stored this job with others was interrupted: whether it was stored is not known"
 LONGEST_TTL = 600.0
@@ -73,11 +79,24 @@ class Client:
         self.actor_text = actor.text()
         self.tenant = tenant
         self.lanes = Lanes(database, resources=resources)
+        self.groups = Groups(self)
         self._tenant_id: int | None = None
         self._known: tuple[float, dict[str, tuple[int, str]]] = (0.0, {})
         self._wishes: list[_Wish] = []
         self._collecting = threading.Lock()
         self._led = False
+
+    @cached_property
+    def schedules(self) -> Schedules:
+        from headway.engine.schedules import Schedules  # it makes jobs of tasks, which are enqueued through a client
+
+        return Schedules(self)
+
+    @cached_property
+    def templates(self) -> Templates:
+        from headway.engine.templates import Templates
+
+        return Templates(self)
 
     @property
     def tenant_id(self) -> int:
@@ -243,8 +262,11 @@ class Client:
             if alone:  # what is decided by looking at many jobs is decided by one at a time
                 tx.run("pin_plans")
                 tx.run("lock_tenant", id=self.tenant_id)
+            group = groups.lock_of_job(tx, job_id)
             job = jobs.lock(tx, job_id, self.tenant_id)
             jobs.apply(tx, change(tx, job, self._now(tx)), self.actor)
+            if group is not None:
+                groups.advance(tx, group, self.actor)
             tx.wake()
             return jobs.find(tx, job_id, self.tenant_id)
 
@@ -266,7 +288,9 @@ class Client:
         return self._change(
             "resume",
             job_id,
-            lambda tx, job, now: verbs.resume(job, now=now, spent=jobs.spent(tx, job.id), budget=caps),
+            lambda tx, job, now: verbs.resume(
+                job, now=now, spent=jobs.spent(tx, job.id), budget=caps, stage_open=groups.is_open(tx, job)
+            ),
         )
 
     def resolve(self, job_id: int, result: object = None) -> Job:
@@ -296,9 +320,11 @@ class Client:
             if text is not None and job.task in self.registry.specs:
                 self.registry.get(job.task).signature.check(json.loads(text))
             position = _new_place(tx, job, priority) if job.status.claimable_later else None
+            params, unfilled = (None, None) if text is None else groups.fill_for(tx, job, text)
             return verbs.edit(
                 job,
-                params=text,
+                params=params,
+                unfilled=unfilled,
                 priority=priority,
                 position=position,
                 not_before=not_before,
@@ -370,6 +396,7 @@ class Client:
             check_priority(priority)
 
         def work(tx: Tx) -> int:
+            group = groups.lock_of_job(tx, job_id)
             job = jobs.lock(tx, job_id, self.tenant_id)
             if text is not None and job.task in self.registry.specs:
                 self.registry.get(job.task).signature.check(json.loads(text))
@@ -397,6 +424,7 @@ class Client:
                 options=options,
                 priority=priority,
                 position=position,
+                in_group=group is not None and groups.is_open(tx, job),
             )
 
         new_id = self.database.transact("retry", work)

@@ -37,7 +37,8 @@ _LEVELS = (
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One claim, as far as the one who runs it must know. `spent` is the total of the retry chain before this run."""
+    """One claim, as far as the one who runs it must know. `spent` is the total of the retry chain before this run,
+    `connection` the address behind the name that the built-in task `sql` was given."""
 
     job_id: int
     task: str
@@ -49,6 +50,7 @@ class Work:
     spent: dict[str, float] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
     module: str | None = None
+    connection: str | None = None
 
     def fields(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}

@@ -15,6 +15,7 @@ from headway.engine.holder import Holder, Place, Terms, wait_in_steps
 from headway.engine.registry import TaskSpec
 from headway.engine.reserving import End, Wish
 from headway.engine.run import STOP_GRACE, AsyncRunner, Running, SlotRunner
+from headway.engine.secrets import NO_VAULT, Vault
 from headway.engine.slot import Child
 from headway.errors import Busy, JobFailed, LeaseLost, Unreachable
 from headway.model.job import Claim
@@ -80,9 +81,10 @@ class _Call:
 class Caller:
     """The direct calls of one incarnation. Any thread calls; each call has its own runner, whose child stays warm."""
 
-    def __init__(self, client: Client, terms: Terms, *, wait: float) -> None:
+    def __init__(self, client: Client, terms: Terms, *, wait: float, vault: Vault = NO_VAULT) -> None:
         self.client = client
         self.wait = wait
+        self.vault = vault
         self.database = client.database
         self.holder = Holder(client.database, terms, resources=client.lanes.defined)
         self.lock = threading.Lock()
@@ -128,7 +130,7 @@ class Caller:
         spec = direct.spec
         slot = None if spec.isolation == "async" else self._take_slot()
         claim = Claim(0, number, slot or 0, spec.name, direct.params, direct.options, 1, 0, 0)
-        running = Running(claim, spec, LogSink(spec.name))
+        running = Running(claim, spec, LogSink(spec.name), vault=self.vault)
         # What may fail comes first: from `call.running` on, the place is given back by the end of the work alone.
         loop = self._loop() if slot is None else None
         self.holder.begin(call.place, lambda why: _stop(running, Lost(why), 0.0))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from headway.model import verbs
 from headway.model.job import Actor, Claim, Job, Options
 from headway.model.outcome import Completed, Failed, FailureKind, Outcome
+from headway.model.plan import Group
 from headway.model.retry import paid
 from headway.model.states import Standing, State, decide
-from headway.store import claims, jobs
+from headway.store import claims, groups, jobs
 from headway.store.db import Tx
 
 
@@ -32,11 +33,17 @@ class Ended(NamedTuple):
 
 
 def finish(tx: Tx, worker_id: int, actor: Actor, ended: Sequence[Ended]) -> list[Ended]:
-    """Ends these claims. Returns the ones whose fence was stale: nothing was changed for them."""
+    """Ends these claims, and advances the groups they belong to. Returns the ones whose fence was stale: nothing was
+    changed for them."""
+    of_groups = {e.claim.group_id for e in ended if e.claim.group_id is not None}
+    locked = groups.lock_all(tx, of_groups) if of_groups else {}
     plain = [e for e in ended if e.plain]
     stale = _complete(tx, worker_id, actor, plain) if plain else []
     others = sorted((e for e in ended if not e.plain), key=lambda e: e.claim.job_id)
-    return stale + [e for e in others if not _settle_claim(tx, worker_id, actor, e)]
+    stale += [e for e in others if not _settle_claim(tx, worker_id, actor, e, locked)]
+    for group in locked.values():
+        groups.advance(tx, group, actor)
+    return stale
 
 
 def _complete(tx: Tx, worker_id: int, actor: Actor, ended: Sequence[Ended]) -> list[Ended]:
@@ -49,23 +56,26 @@ def _complete(tx: Tx, worker_id: int, actor: Actor, ended: Sequence[Ended]) -> l
     return [e for e in ended if e.claim.job_id not in landed]
 
 
-def _settle_claim(tx: Tx, worker_id: int, actor: Actor, ended: Ended) -> bool:
+def _settle_claim(tx: Tx, worker_id: int, actor: Actor, ended: Ended, locked: Mapping[int, Group]) -> bool:
     job = jobs.lock_all(tx, [ended.claim.job_id]).get(ended.claim.job_id)  # none: ended by others and pruned since
     if job is None or job.fence != ended.claim.fence or job.worker_id != worker_id or job.status is not State.RUNNING:
         return False
-    settle(tx, job, ended.outcome, actor)
+    settle(tx, job, ended.outcome, actor, locked.get(job.group_id or 0))
     return True
 
 
-def settle(tx: Tx, job: Job, outcome: Outcome, actor: Actor) -> State:
-    """Ends a locked RUNNING job: the decision reads the row inside this transaction."""
+def settle(tx: Tx, job: Job, outcome: Outcome, actor: Actor, group: Group | None = None) -> State:
+    """Ends a locked RUNNING job: the decision reads the row inside this transaction. Its group is locked, and whoever
+    locked it advances it."""
     now = _now(tx)
-    transition = decide(_standing(tx, job), outcome, random.random)
+    transition = decide(_standing(tx, job, group), outcome, random.random)
     change = verbs.finish(job, transition, now)
     version = jobs.apply(tx, change, actor)
     if change.retry is not None:
         jobs.insert_retry(tx, job, actor, delay=change.retry, auto=True)
         tx.wake()
+    if group is not None and transition.state in (State.PAUSED, State.ERROR) and not change.then_resume:
+        groups.hold(tx, job, actor)
     if change.then_resume:
         paused = jobs.lock(tx, job.id)
         assert paused.version == version
@@ -74,7 +84,7 @@ def settle(tx: Tx, job: Job, outcome: Outcome, actor: Actor) -> State:
     return transition.state
 
 
-def _standing(tx: Tx, job: Job) -> Standing:
+def _standing(tx: Tx, job: Job, group: Group | None) -> Standing:
     options = Options.parse(job.options)
     return Standing(
         policy=options.retry,
@@ -86,6 +96,7 @@ def _standing(tx: Tx, job: Job) -> Standing:
         on_error=options.on_error,
         on_shutdown=options.on_shutdown,
         over_budget=verbs.over_budget(options, jobs.spent(tx, job.id)) if options.budget else None,
+        group_cancelled=group is not None and group.cancelled_by is not None,
     )
 
 
@@ -94,12 +105,12 @@ def _now(tx: Tx) -> int:
     return int(now)
 
 
-def decide_left_over(tx: Tx, job: Job, actor: Actor) -> None:
+def decide_left_over(tx: Tx, job: Job, actor: Actor, group: Group | None = None) -> None:
     """A FAILED job that has neither a retry nor the word that there is none gets one of the two."""
     run = jobs.run_of(tx, job.id)
     error = (run.error if run else None) or "failed"
     failure = Failed(job.failure_kind or FailureKind.EXCEPTION, error)
-    transition = decide(_standing(tx, job), failure, random.random)
+    transition = decide(_standing(tx, job, group), failure, random.random)
     if transition.retry is not None:
         jobs.insert_retry(tx, job, actor, delay=transition.retry, auto=True)
         tx.wake()

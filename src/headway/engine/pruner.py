@@ -1,14 +1,16 @@
-"""Retention: whole chains that ended long ago are deleted, and a tally says how many there were; reservations too."""
+"""Retention: whole chains and whole groups that ended long ago are deleted, and a tally says how many there were;
+reservations and ticks too."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 from headway.clock import micros
 from headway.engine.loop import Loop
 from headway.model.job import Job
-from headway.store import jobs
+from headway.store import groups, jobs
 from headway.store.db import Database, Tx
 
 BATCH = 200
@@ -26,12 +28,13 @@ class Pruner(Loop):
         self.artifacts = artifacts
         # How far this pass has come: chains that cannot go yet must not hide those behind them.
         self.after = START
+        self.after_group = START
 
     def tick(self) -> float:
         if self.retention is None:
             return INTERVAL
         before = self.database.clock.now() - micros(self.retention)
-        deleted = self.prune(before) + self.prune_reservations(before)
+        deleted = self.prune(before) + self.prune_groups(before) + self.prune_reservations(before)
         return 0.0 if deleted else INTERVAL
 
     def prune_reservations(self, before: int) -> int:
@@ -42,6 +45,22 @@ class Pruner(Loop):
                 return 0
         return self.database.transact("prune_reservations", lambda tx: _delete_reservations(tx, before))
 
+    def prune_groups(self, before: int) -> int:
+        """Some groups that ended before an instant, each with all its jobs. Returns how many went: 0 ends a pass."""
+        with self.database.read() as tx:
+            page = [(at, group_id) for at, group_id in tx.run("prunable_groups", **_page(before, self.after_group))]
+        self.after_group = page[-1] if page else START
+        gone = 0
+        for _, group_id in page:
+            deleted, files = self.database.transact("prune_group", lambda tx, g=group_id: _delete_group(tx, g, before))  # type: ignore[misc]
+            self._unlink(files)
+            gone += deleted
+        return gone or len(page)
+
+    def _unlink(self, files: list[str]) -> None:
+        for file in files:  # after the commit: a file too many is harmless, one too few is not
+            (self.artifacts / file).unlink(missing_ok=True)
+
     def prune(self, before: int) -> int:
         """One batch of chains that ended before an instant. Returns how many jobs went: 0 ends a pass."""
         chains = self._ended(before)
@@ -49,8 +68,7 @@ class Pruner(Loop):
             self.after = START
             return 0
         deleted, files = self.database.transact("prune", lambda tx: _delete(tx, chains, before))
-        for file in files:  # after the commit: a file too many is harmless, one too few is not
-            (self.artifacts / file).unlink(missing_ok=True)
+        self._unlink(files)
         return deleted
 
     def _ended(self, before: int) -> list[list[int]]:
@@ -74,9 +92,13 @@ def _delete_reservations(tx: Tx, before: int) -> int:
     return len(gone)
 
 
+def _page(before: int, after: tuple[int, int]) -> dict[str, int]:
+    return {"before": before, "after_at": after[0], "after_id": after[1], "limit": BATCH}
+
+
 def _first_jobs(tx: Tx, before: int, after: tuple[int, int]) -> list[tuple[int, int]]:
     """The first jobs of chains, oldest end first: (finished at, id)."""
-    rows = tx.run("prunable", before=before, after_at=after[0], after_id=after[1], limit=BATCH)
+    rows = tx.run("prunable", **_page(before, after))
     return [(finished_at, job_id) for finished_at, job_id in rows]
 
 
@@ -92,11 +114,45 @@ def _delete(tx: Tx, chains: list[list[int]], before: int) -> tuple[int, list[str
     doomed = [job_id for chain in chains if retried.isdisjoint(chain) for job_id in chain if job_id in there]
     if not doomed:
         return 0, []
-    ids = json.dumps(sorted(doomed))
-    paths = [path for (path,) in tx.run("artifact_paths", ids=ids)]
     tx.run("begin_pruning")
-    tx.run("tally", ids=ids)
-    tx.run("prune", ids=ids)
+    files = _delete_jobs(tx, doomed)
     tx.run("prune_workers", before=before)
     tx.run("end_pruning")
-    return len(doomed), [path for path in paths if not tx.run("artifact_in_use", path=path)]
+    return len(doomed), files
+
+
+def _delete_jobs(tx: Tx, doomed: list[int]) -> list[str]:
+    """With all that hangs on them. Returns the files that nobody names any more."""
+    ids = json.dumps(sorted(doomed))
+    paths = [path for (path,) in tx.run("artifact_paths", ids=ids)]
+    tx.run("tally", ids=ids)
+    tx.run("prune", ids=ids)
+    return [path for path in paths if not tx.run("artifact_in_use", path=path)]
+
+
+def _delete_ticks(tx: Tx, before: int) -> None:
+    gone = tx.run("prune_ticks", before=before)
+    if gone:
+        tx.run("prune_tick_events", ids=json.dumps([tick_id for _, tick_id in gone]))
+    for tenant_id, count in Counter(tenant_id for tenant_id, _ in gone).items():
+        tx.run("tally_ticks", tenant_id=tenant_id, count=count)
+
+
+def _delete_group(tx: Tx, group_id: int, before: int) -> tuple[int, list[str]]:
+    """A group with all chains that began in it, unless one of them goes on."""
+    tx.run("pin_plans")
+    if not groups.lock_all(tx, [group_id]):
+        return 0, []
+    there = tx.run("group_chains", group_id=group_id)
+    if any(finished_at is None or finished_at >= before for _, finished_at in there):
+        return 0, []
+    jobs.lock_all(tx, [job_id for job_id, _ in there])
+    if tx.run("retry_of_group", id=group_id) or len(tx.run("group_chains", group_id=group_id)) != len(there):
+        return 0, []  # somebody retried something of it since we looked
+    tx.run("begin_pruning")
+    files = _delete_jobs(tx, [job_id for job_id, _ in there])
+    tx.run("tally_group", id=group_id)
+    tx.run("prune_group", id=group_id)
+    _delete_ticks(tx, before)
+    tx.run("end_pruning")
+    return 1, files

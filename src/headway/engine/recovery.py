@@ -13,7 +13,7 @@ from headway.engine.loop import Loop
 from headway.model.job import SYSTEM, Job
 from headway.model.outcome import Lost
 from headway.model.states import State
-from headway.store import jobs, reservations, rows, workers
+from headway.store import groups, jobs, reservations, rows, workers
 from headway.store.db import Database, Tx
 
 log = logging.getLogger("headway")
@@ -45,6 +45,7 @@ class Recovery(Loop):
         self._end_lost_reservations(stubborn)
         self._mend_damage()
         self._decide_failures(everything=self.first)
+        self._mend_groups()
         self.first = False
         return self.interval
 
@@ -111,6 +112,7 @@ class Recovery(Loop):
 
     def _settle(self, tx: Tx, job_id: int, fence: int, lost: Lost) -> State | None:
         """Where the job went; None if it was not ours to settle any more, or not yet."""
+        group = groups.lock_of_job(tx, job_id)
         job = self._take(tx, job_id)
         if job is None or job.status is not State.RUNNING or job.fence != fence or self._still_at_work(tx, job, lost):
             return None
@@ -120,7 +122,9 @@ class Recovery(Loop):
             state = run.status
         else:
             tx.run("open_run", job_id=job_id)
-            state = settle(tx, job, lost, SYSTEM)
+            state = settle(tx, job, lost, SYSTEM, group)
+        if group is not None:
+            groups.advance(tx, group, SYSTEM)
         self.recovered += 1
         tx.wake()  # its lanes are free
         return state
@@ -178,9 +182,20 @@ class Recovery(Loop):
 
     def _close(self, tx: Tx, job_id: int, fence: int, run: State) -> None:
         """The run has ended, so the job has: it takes its run's status."""
+        group = groups.lock_of_job(tx, job_id)
         job = self._take(tx, job_id)
         if job is not None and job.status is State.RUNNING and job.fence == fence:
             jobs.close_like_run(tx, job, run, SYSTEM)
+            if group is not None:
+                groups.advance(tx, group, SYSTEM)
+
+    def _mend_groups(self) -> None:
+        """Groups that nobody advanced: the transaction that ends a stage does, so this too takes damage."""
+        with self.database.read() as tx:
+            stuck = [group_id for (group_id,) in tx.run("stuck_groups")]
+        for group_id in stuck:
+            if self.database.transact("mend_group", lambda tx, g=group_id: groups.mend(tx, g, SYSTEM)):  # type: ignore[misc]
+                log.warning("recovery: group %d was stuck and goes on", group_id)
 
     def _decide_failures(self, *, everything: bool) -> None:
         """Failures without a retry decision: all of them at start, the recent ones later."""
@@ -196,7 +211,8 @@ class Recovery(Loop):
             after = found[-1]
 
     def _decide(self, tx: Tx, job_id: int) -> None:
+        group = groups.lock_of_job(tx, job_id)
         job = self._take(tx, job_id)
         if job is None or job.status is not State.FAILED or job.exhausted or tx.run("any_retry", id=job_id):
             return
-        decide_left_over(tx, job, SYSTEM)
+        decide_left_over(tx, job, SYSTEM, group)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -16,8 +16,9 @@ from headway.engine.calling import completed, failure_of, outcome_of
 from headway.engine.context import Context, Sink, Stop, Work
 from headway.engine.finish import Ended
 from headway.engine.registry import TaskSpec
+from headway.engine.secrets import NO_VAULT, Mask, MaskedSink, Vault, password_of
 from headway.engine.slot import Child
-from headway.errors import LeaseLost
+from headway.errors import BadInput, LeaseLost
 from headway.model.job import Carried, Claim, Options
 from headway.model.outcome import Failed, FailureKind, Outcome, Stopped
 from headway.model.values import duration_text
@@ -25,6 +26,7 @@ from headway.model.values import duration_text
 STOP_GRACE = 5.0
 IDLE_CHILD_SECONDS = 300.0
 NOTHING = Carried()
+SQL = "headway.tasks.sql"
 
 Done = Callable[[list[tuple["Running", Outcome]]], None]
 
@@ -42,8 +44,34 @@ class Running:
     override: Outcome | None = None
     ask: Callable[[float], object] | None = None
     attached: bool = False
+    vault: Vault = NO_VAULT
+    mask: Mask | None = None
+
+    def params(self) -> dict[str, Any]:
+        """With their secrets filled in: from here on, they are masked in all that the work reports."""
+        params, secrets = self.vault.reveal(self.claim.params)
+        if secrets:
+            self._hide(secrets)
+        if secrets or self.claim.stage:  # a secret, or an earlier step's result, may not be what a param takes
+            self.spec.signature.check(params)
+        return params
+
+    def _hide(self, secrets: Sequence[str]) -> None:
+        self.mask = Mask(secrets, self.mask)
+        self.sink = MaskedSink(self.sink, self.mask)
+
+    def _connection(self, params: dict[str, Any]) -> str | None:
+        """The address that the built-in task `sql` knows only by its name."""
+        if self.spec.module != SQL:
+            return None
+        address = self.vault.connection(params.get("connection"))
+        if hidden := password_of(address):
+            self._hide(hidden)
+        return address
 
     def work(self) -> Work:
+        """Raises BadInput if a secret is not there. To be asked for before `sink`, which it may put a mask on."""
+        params = self.params()
         options = Options.parse(self.claim.options)
         checkpoint = self.carried.checkpoint
         return Work(
@@ -51,12 +79,21 @@ class Running:
             task=self.claim.task,
             fence=self.claim.fence,
             attempt=self.claim.attempt,
-            params=json.loads(self.claim.params),
+            params=params,
             last_checkpoint=json.loads(checkpoint) if checkpoint else None,
             budget=dict(options.budget),
             spent=self.carried.spent,
+            results=self.carried.results,
             module=self.spec.module,
+            connection=self._connection(params),
         )
+
+    def call(self) -> Any:
+        """Call its function in this thread."""
+        if not self.spec.signature.takes_context:
+            return self.spec.function(**self.params())
+        work = self.work()
+        return self.spec.function(Context(work, self.sink, self.stop), **work.params)
 
     def timeout(self) -> tuple[float | None, float | None]:
         """Seconds that remain of the running time, and the whole of it."""
@@ -87,7 +124,7 @@ class Running:
             outcome = Failed(
                 FailureKind.EXCEPTION, "the work stopped although nobody had asked it to", outcome.exit_code
             )
-        return Ended(self.claim, outcome, self.attached)
+        return Ended(self.claim, self.mask.outcome(outcome) if self.mask is not None else outcome, self.attached)
 
 
 class AsyncRunner:
@@ -124,19 +161,12 @@ class AsyncRunner:
             left, whole = running.timeout()
             if left is not None and whole is not None:
                 timer = self.loop.call_later(left, running.expire, whole)
-            outcome = completed(await self._call(running))
+            outcome = completed(await running.call())
         except BaseException as error:
             outcome = failure_of(error)
         if timer is not None:
             timer.cancel()
         self._finish(running, outcome)
-
-    def _call(self, running: Running) -> Any:
-        spec = running.spec
-        if not spec.signature.takes_context:
-            return spec.function(**json.loads(running.claim.params))
-        work = running.work()
-        return spec.function(Context(work, running.sink, running.stop), **work.params)
 
     def _finish(self, running: Running, outcome: Outcome) -> None:
         running.ask = None  # it leads to the task, which leads back here: the garbage collector would have to find it
@@ -205,10 +235,8 @@ class SlotRunner:
             return failure_of(error)
 
     def _run_here(self, running: Running) -> Outcome:
-        work = running.work()
-        context = (Context(work, running.sink, running.stop),) if running.spec.signature.takes_context else ()
         timer = self._deadline(running)
-        outcome = outcome_of(lambda: running.spec.function(*context, **work.params))
+        outcome = outcome_of(running.call)
         if timer is not None:
             timer.cancel()
         return outcome
@@ -224,11 +252,15 @@ class SlotRunner:
         return timer
 
     def _run_in_child(self, running: Running) -> Outcome:
+        try:
+            work = running.work()
+        except BadInput as error:
+            return failure_of(error)
         child = self._usable_child(running.stop)
         running.ask = child.stop
         timer = self._deadline(running)
         try:
-            return child.run(running.work(), running.sink, grace=STOP_GRACE, stop=running.stop)
+            return child.run(work, running.sink, grace=STOP_GRACE, stop=running.stop)
         finally:
             if timer is not None:
                 timer.cancel()

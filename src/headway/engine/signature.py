@@ -11,6 +11,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from inspect import Parameter
 from typing import Annotated, Any, Literal, NewType, NotRequired, Required, Union
 
@@ -29,6 +30,13 @@ _SCALARS = (bool, int, float, str, types.NoneType)
 _BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _LISTS = (list, tuple)
 _DICTS = (dict, Mapping)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a type cannot say, in `Annotated[str, Rule(problem)]`: `problem` answers what is wrong with a value."""
+
+    problem: Callable[[Any], str | None]
 
 
 class Signature:
@@ -161,7 +169,25 @@ def _resolve(annotation: Any, names: dict[str, Any]) -> Any:
 
 def _compile(hint: Any) -> Check | None:
     """The check that an annotation stands for, or None when it says nothing we can check."""
-    hint = _bare(hint)
+    check = _compile_type(_bare(hint))
+    for rule in getattr(hint, "__metadata__", ()):
+        if isinstance(rule, Rule):
+            check = _compile_rule(check, rule)
+    return check
+
+
+def _compile_rule(first: Check | None, rule: Rule) -> Check:
+    def check(value: object) -> Problems | None:
+        found = first(value) if first is not None else None
+        if found is not None or _filled_in_later(value):
+            return found
+        problem = rule.problem(value)
+        return [("", problem)] if problem else None
+
+    return check
+
+
+def _compile_type(hint: Any) -> Check | None:
     origin, args = typing.get_origin(hint) or hint, typing.get_args(hint)
     if _among(origin, (Union, types.UnionType)):
         return _compile_union(args)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from headway.clock import micros
 from headway.engine.client import Client
 from headway.engine.handle import Job
-from headway.engine.registry import TaskSpec
+from headway.engine.registry import TaskSpec, make_spec
 from headway.errors import BadInput
 from headway.model.job import ON_ERROR, ON_LOST, ON_SHUTDOWN, NewJob, Options, check_choice
 from headway.model.retry import RetryPolicy
@@ -17,10 +19,14 @@ from headway.model.values import check_budget, check_name, check_priority, check
 
 if TYPE_CHECKING:
     from headway.engine.direct import Caller
+    from headway.engine.plan import Step
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_OPTIONS = frozenset(
+    ("retry", "timeout", "budget", "on_lost", "on_error", "on_shutdown", "resources", "continue_on_failure")
+)
 _RETRY = ("max_attempts", "base_delay", "max_delay", "jitter")
 
 
@@ -34,6 +40,7 @@ def make_options(
     on_error: str | None = None,
     on_shutdown: str | None = None,
     resources: Sequence[str] | None = None,
+    continue_on_failure: bool = False,
 ) -> Options:
     """Options with some of them changed; whatever is wrong with them is said here."""
     check_choice(on_lost, ON_LOST, field="on_lost")
@@ -48,6 +55,7 @@ def make_options(
         on_error=on_error or base.on_error,
         on_shutdown=on_shutdown or base.on_shutdown,
         resources=base.resources if resources is None else check_resources(resources),
+        continue_on_failure=bool(continue_on_failure),
     )
 
 
@@ -96,17 +104,19 @@ class Wishes:
         target: str | None = None,
         wait: float | str | None = None,
         connection: Any = None,
+        name: str | None = None,
         retry_policy: RetryPolicy | Mapping[str, Any] | int | None = None,
         **options: Any,
     ) -> None:
         if delay is not None and not_before is not None:
             raise BadInput("say delay or not_before, not both", field="delay")
-        unknown = options.keys() - {"retry", "timeout", "budget", "on_lost", "on_error", "on_shutdown", "resources"}
+        unknown = options.keys() - _OPTIONS
         if unknown:
             raise BadInput(f"using() has no option {sorted(unknown)[0]!r}", field=sorted(unknown)[0])
         if retry_policy is not None:
             options["retry"] = retry_policy
         self.connection = connection
+        self.name = None if name is None else check_name(name, field="name")
         self.wait = None if wait is None else seconds(wait, field="wait")
         only_jobs = {
             "priority": priority,
@@ -153,6 +163,7 @@ class Task(Generic[P, R]):
         self._client = client
         self._caller = caller
         self._wishes = Wishes(spec)
+        self._asked: Mapping[str, Any] = {}
         self.__doc__ = spec.function.__doc__
         self.__wrapped__ = spec.function
 
@@ -166,13 +177,17 @@ class Task(Generic[P, R]):
         """The same task with other options for the jobs made from it: priority, delay, key, budget, retry, …"""
         other: Task[P, R] = Task(self.spec, self._client, self._caller)
         other._wishes = Wishes(self.spec, **wishes)
+        other._asked = wishes
         return other
 
     def _params(self, params: Mapping[str, object]) -> str:
         """Checked against the function's own signature and as strict JSON, before anything is stored."""
         return to_json(self.spec.signature.check(params), field="params")
 
-    def _new_job(self, client: Client, params: str) -> NewJob:
+    def _new_job(self, client: Client, params: str, *, step: bool = False) -> NewJob:
+        if not step and (self._wishes.name is not None or self._wishes.options.continue_on_failure):
+            name = "continue_on_failure" if self._wishes.name is None else "name"
+            raise BadInput(f"{name} is for steps of a group: a single job has none", field=name)
         if self._wishes.wait is not None:
             raise BadInput("wait is for direct calls: a job waits in the queue as long as it takes", field="wait")
         return NewJob(self.name, params, self._wishes.text(client.usual_retry), **self._wishes.fields)  # type: ignore[arg-type]
@@ -202,6 +217,19 @@ class Task(Generic[P, R]):
             raise BadInput("enqueue_many makes several jobs, and a key belongs to one: use enqueue", field="key")
         return [Job(client, job_id) for job_id, _ in client.enqueue_alike(job, texts)]
 
+    def step(self, *args: P.args, **params: P.kwargs) -> Step:
+        """The same arguments as a step of a group or a plan. A param may be `{"$result": "name of an earlier step"}`."""
+        from headway.engine.plan import Step
+
+        if args:
+            raise BadInput(f"{self.name}: give params by name, as in step(topic=…)", field="params")
+        if self._wishes.connection is not None:
+            raise BadInput("connection= is for single jobs, not for steps", field="connection")
+        checked = self._params(params)
+        wishes = {name: wish for name, wish in self._asked.items() if name != "name"}
+        name = self._wishes.name or self.name
+        return Step(name, lambda client: self._new_job(client, checked, step=True), self.name, checked, wishes)
+
     def call(self, *args: P.args, **params: P.kwargs) -> Any:
         """Runs it now, before the queue of its lanes, and answers its result. It is not a job."""
         from headway.engine.direct import Direct  # with all that runs tasks: most processes only enqueue
@@ -217,3 +245,23 @@ class Task(Generic[P, R]):
         assert target is None or isinstance(target, str)
         direct = Direct(self.spec, checked, options, wishes.options.resources, target, wishes.wait)
         return self._caller().call(direct)
+
+
+def make_job(client: Client, task: str, params: Mapping[str, object], wishes: Mapping[str, Any]) -> NewJob:
+    """A job of a task known by its name, as `using(**wishes)` would make it; as a step it may tolerate its failure."""
+    here = client.registry.specs.get(task)
+    spec = _told(task, *client.known_task(task)) if here is None else here
+    wished = Wishes(spec, **wishes)
+    checked = dict(params) if here is None else here.signature.check(params)
+    return NewJob(task, to_json(checked, field="params"), wished.text(client.usual_retry), **wished.fields)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=1024)
+def _told(task: str, priority: int, told: str) -> TaskSpec:
+    """A task of other processes, as the last worker that had it described it."""
+    options, retry = Options.parse(told), json.loads(told).get("retry")
+    return make_spec(_elsewhere, name=task, isolation=None, options=options, priority=priority, retry=retry)
+
+
+def _elsewhere(**params: Any) -> None:
+    """Stands for the function of a task that only other processes have."""

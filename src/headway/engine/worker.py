@@ -9,7 +9,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,14 @@ from headway.engine.heartbeat import TELL, Heartbeat
 from headway.engine.loop import WokenLoop
 from headway.engine.registry import Registry
 from headway.engine.run import NOTHING, STOP_GRACE, AsyncRunner, Running, SlotRunner
+from headway.engine.secrets import NO_VAULT, Vault
 from headway.engine.sink import JobSink
 from headway.engine.slot import Child
 from headway.errors import CommitUnknown, HeadwayError, LeaseLost, Unreachable
 from headway.faults import point
 from headway.model.job import Actor, Carried, Claim
 from headway.model.outcome import Interrupted, Lost, Outcome
-from headway.store import claims, reports, workers
+from headway.store import claims, groups, reports, workers
 from headway.store.db import Database, Tx
 from headway.store.lanes import Lanes
 
@@ -48,6 +49,7 @@ class Wishes:
     grace: float = 30.0
     artifacts: Path = Path("headway-artifacts")
     listen: str | None = None
+    vault: Vault = NO_VAULT
 
 
 def new_identity() -> workers.Identity:
@@ -327,9 +329,8 @@ class Worker(WokenLoop):
         self.claimed += len(fresh)
         batch: list[Running] = []
         for claim in fresh:
-            running = Running(
-                claim, self.registry.get(claim.task), JobSink(self, claim), carried.get(claim.job_id, NOTHING)
-            )
+            spec, before = self.registry.get(claim.task), carried.get(claim.job_id, NOTHING)
+            running = Running(claim, spec, JobSink(self, claim), before, vault=self.wishes.vault)
             self.running[claim.job_id] = running
             self.at_work.add(claim.job_id)
             if claim.carries:
@@ -344,10 +345,24 @@ class Worker(WokenLoop):
 
     def _carried(self, fresh: list[Claim]) -> dict[int, Carried]:
         ids = [claim.job_id for claim in fresh if claim.carries]
-        if not ids:
+        steps = [claim for claim in fresh if claim.stage and self.registry.get(claim.task).signature.takes_context]
+        if not ids and not steps:
             return {}
         with self.database.read() as tx:
-            return claims.carried(tx, ids)
+            carried = claims.carried(tx, ids) if ids else {}
+            return carried | self._with_results(tx, steps, carried)
+
+    @staticmethod
+    def _with_results(tx: Tx, steps: Sequence[Claim], carried: dict[int, Carried]) -> dict[int, Carried]:
+        """What earlier steps left, read once for all steps of a stage."""
+        stages = {(claim.group_id or 0, claim.stage or 0) for claim in steps}
+        results = {stage: groups.earlier_results(tx, *stage) for stage in stages}
+        return {
+            claim.job_id: replace(
+                carried.get(claim.job_id, NOTHING), results=results[claim.group_id or 0, claim.stage or 0]
+            )
+            for claim in steps
+        }
 
     def _slot_runner(self, slot: int) -> SlotRunner:
         if slot not in self.slot_runners:

@@ -4,14 +4,31 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from headway.model.lanes import Aged, Aging, Bucket, Place, Queue, Reserved, Rooms, grants, head, plan, plan_aged
+from headway.model.lanes import (
+    Aged,
+    Aging,
+    Bucket,
+    Pick,
+    Place,
+    Queue,
+    Reserved,
+    Rooms,
+    Stage,
+    grants,
+    head,
+    plan,
+    plan_aged,
+)
+from headway.model.lanes import Levels as Sources
 from headway.model.lanes import reserve as close_reserved
 
 Kind = tuple[int, str]  # a tenant and a task: what durations are known by
+NO_STAGE = (None, None)
 _UNITS = ((86_400, "days"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -51,6 +68,7 @@ class Waiter:
     target_id: int | None = None
     ran: int = 0
     holds: bool = False
+    stage: Stage | None = None
 
     @property
     def kind(self) -> Kind:
@@ -58,11 +76,11 @@ class Waiter:
 
     @property
     def aged(self) -> Aged:
-        return (self.position, self.created_at, self.id, max(self.queued_at, self.due))
+        return (self.position, self.created_at, self.id, max(self.queued_at, self.due), *(self.stage or NO_STAGE))
 
     @property
     def place(self) -> Place:
-        return (-self.priority, self.position, self.created_at, self.id)
+        return (-self.priority, self.position, self.created_at, self.id, *(self.stage or NO_STAGE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +95,7 @@ class Occupant:
     target_id: int | None = None
     hand: int | None = None
     call: int | None = None
+    stage: Stage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +115,8 @@ class Call:
 @dataclass(frozen=True, slots=True)
 class Line:
     """Everything that decides when the jobs in it start. `hands`: the tasks and free slots of each living worker.
-    `paused`: tenants (0: all) and until when. `shut`: targets that a person has to open. `aging` in microseconds."""
+    `paused`: tenants (0: all) and until when. `shut`: targets that a person has to open. `aging` in microseconds.
+    `policy`: the lanes in which the jobs of a stage count as one."""
 
     now: int
     waiting: Sequence[Waiter]
@@ -107,6 +127,7 @@ class Line:
     paused: Mapping[int, int | None] = field(default_factory=dict)
     shut: frozenset[int] = frozenset()
     aging: int | None = None
+    policy: frozenset[int] = frozenset()
 
 
 History = Mapping[Kind, Sequence[int]]
@@ -142,6 +163,7 @@ class _Play:
         self.lasts = lasts
         self.time = line.now
         self.free = {lane: limit for lane, limit in line.capacity.items() if limit is not None}
+        self.inside: dict[int, Counter[Stage]] = {lane: Counter() for lane in line.policy if lane in self.free}
         self.slots = [free for _, free in line.hands]
         self.calls = {call.reserved.id: call for call in line.calls}
         self.busy: set[int] = set()
@@ -157,7 +179,7 @@ class _Play:
         self.later = sorted(((one.due, one.id) for one in line.waiting), reverse=True)
         granted = [call.occupant for call in line.calls if call.reserved.granted]
         for one in (*line.running, *granted):
-            self._take(one.lanes)
+            self._take(one.lanes, one.stage)
             self._begin(one)
 
     def start_of(self, job_id: int) -> int | None:
@@ -194,10 +216,24 @@ class _Play:
         while self.later and self.later[-1][0] <= self.time:
             self._come(self.waiting[self.later.pop()[1]])
 
-    def _take(self, lanes: Iterable[int]) -> None:
+    def _take(self, lanes: Iterable[int], stage: Stage | None = None) -> None:
         for lane in lanes:
-            if lane in self.free:
+            if lane in self.free and self._enter(lane, stage):
                 self.free[lane] -= 1
+
+    def _enter(self, lane: int, stage: Stage | None) -> bool:
+        """Whether it takes a place: the first of a stage does."""
+        if stage is None or lane not in self.inside:
+            return True
+        self.inside[lane][stage] += 1
+        return self.inside[lane][stage] == 1
+
+    def _exit(self, lane: int, stage: Stage | None) -> bool:
+        """Whether it leaves a place: the last of a stage does."""
+        if stage is None or lane not in self.inside:
+            return True
+        self.inside[lane][stage] -= 1
+        return self.inside[lane][stage] == 0
 
     def _begin(self, one: Occupant) -> None:
         """It has its lanes: without a history, for ever."""
@@ -210,7 +246,7 @@ class _Play:
 
     def _leave(self, one: Occupant) -> None:
         for lane in one.lanes:
-            if lane in self.free:
+            if lane in self.free and self._exit(lane, one.stage):
                 self.free[lane] += 1
         if one.call is not None:
             del self.calls[one.call]
@@ -269,7 +305,8 @@ class _Play:
 
     def _rooms(self) -> Rooms:
         """What is left to the queue. Granted calls have taken theirs already."""
-        rooms, reserved = Rooms(self.free), [call.reserved for call in self.calls.values()]
+        stages = {lane: {stage for stage, n in inside.items() if n} for lane, inside in self.inside.items()}
+        rooms, reserved = Rooms(self.free, stages=stages), [call.reserved for call in self.calls.values()]
         close_reserved(rooms, [replace(one, granted=False) for one in reserved], {})
         targets = {one.target_id for one in reserved}
         rooms.barred = {job_id for target, job_id in self.open.items() if target in targets}
@@ -282,10 +319,9 @@ class _Play:
         rooms = self._rooms()
         for hand in self.order:
             if self.slots[hand] > 0:
-                tasks = self.line.hands[hand][0]
-                ready = [b for b in self._ready() if b.task in tasks and rooms.admits(b)]
-                for job_id, _ in self._plan(self.slots[hand], ready, rooms) if ready else ():
-                    self._start(self.waiting.pop(job_id), hand)
+                rooms.find_joins()
+                for one in self._plan(self.slots[hand], self.line.hands[hand][0], rooms):
+                    self._start(self.waiting.pop(one.job_id), hand)
 
     def _ready(self) -> Iterator[Bucket]:
         for number, levels in self.levels.items():
@@ -296,19 +332,30 @@ class _Play:
         until = self.line.paused.get(tenant_id, 0)
         return until is None or until > self.time
 
-    def _plan(self, count: int, ready: Sequence[Bucket], rooms: Rooms) -> list[tuple[int, Bucket]]:
+    def _plan(self, count: int, tasks: frozenset[str], rooms: Rooms) -> list[Pick]:
+        ready = [b for b in self._ready() if b.task in tasks and (rooms.admits(b) or rooms.keeps(b))]
+        if not ready:
+            return []
+
+        def others() -> list[Bucket]:
+            return [b for b in self._ready() if b.task not in tasks]
+
         if self.line.aging is None:
-            return plan(count, ready, rooms, self._places)
+            return plan(count, ready, rooms, self._places, others)
+        aging = Aging(self.line.aging, self.time)
+        return plan_aged(count, self._sources(ready), rooms, aging, others, self._sources)
+
+    def _sources(self, buckets: Iterable[Bucket]) -> Sources:
         levels: dict[int, list[tuple[Bucket, Iterator[Aged]]]] = {}
-        for bucket in ready:
+        for bucket in buckets:
             for priority, places in self.levels[bucket.id].items():
                 levels.setdefault(priority, []).append((bucket, iter(places)))
-        return plan_aged(count, levels, rooms, Aging(self.line.aging, self.time))
+        return levels
 
     def _places(self, bucket: Bucket) -> Iterator[Place]:
         for priority, places in sorted(self.levels[bucket.id].items(), reverse=True):
-            for position, created_at, job_id, _ in places:
-                yield (-priority, position, created_at, job_id)
+            for position, created_at, job_id, _, group_id, stage in places:
+                yield (-priority, position, created_at, job_id, group_id, stage)
 
     def _start(self, one: Waiter, hand: int) -> None:
         """The plan took the lanes already."""
@@ -317,4 +364,6 @@ class _Play:
         if one.target_id is not None:
             self.queues[one.target_id].remove(one.place)
             self.holders.pop(one.target_id, None)
-        self._begin(Occupant(one.bucket.lanes, one.kind, self.time, one.ran, one.target_id, hand))
+        for lane in one.bucket.lanes:
+            self._enter(lane, one.stage)
+        self._begin(Occupant(one.bucket.lanes, one.kind, self.time, one.ran, one.target_id, hand, stage=one.stage))

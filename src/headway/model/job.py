@@ -93,6 +93,7 @@ class NewJob:
     hold: bool = False
     target: str | None = None
     resources: tuple[str, ...] = ()
+    template_id: int | None = None
 
 
 class Claim(NamedTuple):
@@ -114,10 +115,11 @@ class Claim(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What earlier claims and earlier jobs of the chain left for this claim."""
+    """What earlier claims, earlier jobs of the chain and earlier steps of its group left for this claim."""
 
     checkpoint: str | None = None
     spent: dict[str, float] = field(default_factory=dict)
+    results: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ MOVES: Mapping[Verb, Mapping[State, frozenset[State]]] = {
     Verb.HOLD: {s: frozenset({S.WAITING}) for s in _UNCLAIMED},
     Verb.CANCEL: {s: frozenset({S.CANCELLED}) for s in (*_UNCLAIMED, *_HELD)} | {S.RUNNING: frozenset({S.RUNNING})},
     Verb.INTERRUPT: {s: frozenset({S.WAITING}) for s in _UNCLAIMED} | {S.RUNNING: frozenset({S.RUNNING})},
-    Verb.RESUME: {s: frozenset({S.QUEUED}) for s in _HELD} | {S.WAITING: frozenset({S.SCHEDULED, S.QUEUED})},
+    Verb.RESUME: {s: frozenset({S.QUEUED}) for s in _HELD} | {S.WAITING: frozenset({S.WAITING, S.SCHEDULED, S.QUEUED})},
     Verb.RESOLVE: {s: frozenset({S.COMPLETED}) for s in _HELD},
     Verb.RELEASE: {s: frozenset({S.FAILED}) for s in _HELD},
     Verb.RETRY: {s: frozenset({S.FAILED}) for s in _HELD} | {s: frozenset({s}) for s in (S.FAILED, S.CANCELLED)},

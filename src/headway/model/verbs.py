@@ -97,7 +97,15 @@ def _stop(job: Job, stop: Stop, actor: Actor) -> Change:
     return Change(replace(job, stop=stop, stop_by=actor.text()), "job.stop_requested", {"stop": stop.value})
 
 
-def resume(job: Job, *, now: int, spent: Mapping[str, float], budget: Mapping[str, float] | None) -> Change:
+def resume(
+    job: Job,
+    *,
+    now: int,
+    spent: Mapping[str, float],
+    budget: Mapping[str, float] | None,
+    stage_open: bool = True,
+) -> Change:
+    """`stage_open`: a member whose stage is not open yet is let go, but waits for its stage."""
     _allowed(job, Verb.RESUME)
     if job.status is S.WAITING and not job.hold:
         raise refuse(job, Verb.RESUME, "its stage is not open yet")
@@ -109,6 +117,8 @@ def resume(job: Job, *, now: int, spent: Mapping[str, float], budget: Mapping[st
         raise WrongState(
             f"job {job.id} is over its budget ({over}): resume it with a larger one", status=job.status.name
         )
+    if not stage_open:
+        return Change(replace(job, hold=0, reason=None), "job.unheld")
     return Change(_queued(replace(job, failure_kind=None, exhausted=0), now), "job.resumed")
 
 
@@ -161,6 +171,7 @@ def edit(
     job: Job,
     *,
     params: str | None = None,
+    unfilled: str | None = None,
     priority: int | None = None,
     position: int | None = None,
     options: str | None = None,
@@ -168,10 +179,13 @@ def edit(
     not_before: int | None = None,
     now: int,
 ) -> Change:
-    """Params may change until the first claim; priority and place whenever the job waits."""
+    """Params may change until the first claim; priority and place whenever the job waits. `unfilled` are the params
+    with the names of the results in them, if there are any."""
     if params is not None and (job.fence > 0 or job.status >= S.RUNNING):
         raise _frozen(job)
     _allowed(job, Verb.EDIT)
+    if job.group_id is not None and expires_at is not None:
+        raise refuse(job, Verb.EDIT, "it is a step of a group, and steps do not expire")
     if job.fence > 0 and not_before is not None:
         raise refuse(job, Verb.EDIT, "it has run already: it can only be moved")
     if job.status is S.QUEUED and not_before is not None and not_before > now:
@@ -179,6 +193,7 @@ def edit(
     changed = replace(
         job,
         params=job.params if params is None else params,
+        unfilled=job.unfilled if params is None else unfilled,
         priority=job.priority if priority is None else priority,
         position=job.position if position is None else position,
         options=job.options if options is None else options,

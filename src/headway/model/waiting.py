@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from headway.model.estimate import Estimate, span
 from headway.model.job import Job
+from headway.model.lanes import Stage, stage_of
 from headway.model.states import State
 from headway.model.targets import Holder
 
@@ -71,12 +72,13 @@ class Runner:
 
     since: int
     job_id: int | None = None
+    stage: Stage | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LaneLoad:
     """A lane as it is now. `free` is what running jobs and granted reservations leave (None: there is no limit);
-    `closed`: reserved for direct calls."""
+    `closed`: reserved for direct calls; `stages`: those whose jobs run there and count as one."""
 
     name: str
     capacity: int | None = None
@@ -84,10 +86,16 @@ class LaneLoad:
     resource: bool = False
     free: int | None = None
     closed: bool = False
+    stages: frozenset[Stage] = frozenset()
 
     @property
     def open(self) -> bool:
         return not self.closed and (self.free is None or self.free > 0)
+
+    @property
+    def taken(self) -> int:
+        """How many places running jobs take."""
+        return len(self.stages) + sum(one.stage not in self.stages for one in self.running)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +136,7 @@ class Queued:
     lanes: tuple[int, ...] = ()
     target_id: int | None = None
     open: bool = True
+    stage: Stage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +195,7 @@ def blockers(job: Job, lanes: tuple[int, ...], scene: Scene) -> list[Blocker]:
     found = [
         *_pauses(scene),
         *_target(job, scene),
-        *_lanes(lanes, scene),
+        *_lanes(lanes, stage_of(job.group_id, job.stage), scene),
         *_promises(job, lanes, scene),
         *_workers(job.task, scene),
     ]
@@ -195,7 +204,8 @@ def blockers(job: Job, lanes: tuple[int, ...], scene: Scene) -> list[Blocker]:
 
 def _placed(job: Job, lanes: tuple[int, ...], scene: Scene) -> Queued:
     target = _target_of(job, scene)
-    return Queued(job.id, job.task, lanes, job.target_id, target is None or target.lets(job.id))
+    opened = target is None or target.lets(job.id)
+    return Queued(job.id, job.task, lanes, job.target_id, opened, stage_of(job.group_id, job.stage))
 
 
 def _target_of(job: Job | Queued, scene: Scene) -> TargetLoad | None:
@@ -255,13 +265,17 @@ def _target(job: Job, scene: Scene) -> Iterator[Blocker]:
         yield Blocker("target_held", detail, by, holder.since)
 
 
-def _lanes(lanes: Sequence[int], scene: Scene) -> Iterator[Blocker]:
-    """Policy lanes first. A lane that only reservations fill is theirs to name."""
+def _lanes(lanes: Sequence[int], stage: Stage | None, scene: Scene) -> Iterator[Blocker]:
+    """Policy lanes first. A lane that only reservations fill is theirs to name; one that its own stage is in it may
+    join, unless somebody better placed waits for it."""
     loads = [scene.lanes[lane] for lane in lanes if lane in scene.lanes]
     for load in sorted(loads, key=lambda load: load.resource):
-        if load.free is not None and load.free <= 0 and (load.running or not load.capacity):
+        if load.free is None or load.free > 0 or stage in load.stages:
+            continue
+        if load.running or not load.capacity:
             what = f"the resource {load.name}" if load.resource else f"the {load.name} lane"
-            detail = f"{what} is full: {len(load.running)} of {load.capacity} run"
+            once = ", the jobs of a stage counted as one" if load.taken < len(load.running) else ""
+            detail = f"{what} is full: {load.taken} of {load.capacity} run{once}"
             since = max((one.since for one in load.running), default=None)
             yield Blocker("resource" if load.resource else "lane", detail, _runners(load.running), since)
 
@@ -339,7 +353,9 @@ def _competes(other: Queued, job: Queued, obstacles: frozenset[object], scene: S
         return True
     if not _obstacles(other, scene) <= obstacles:
         return False  # it waits for something else: this one may well overtake it
-    shared = any(lane in job.lanes and scene.lanes[lane].free is not None for lane in other.lanes)
+    siblings = job.stage is not None and other.stage == job.stage
+    limited = [scene.lanes[lane] for lane in other.lanes if lane in job.lanes and scene.lanes[lane].free is not None]
+    shared = any(load.resource or not siblings for load in limited)
     return shared or _scarce(other.task, job.task, scene.hands)
 
 

@@ -13,11 +13,13 @@ from headway.model.lanes import (
     Aging,
     Bucket,
     Levels,
+    Others,
     Pick,
     Place,
     Reserved,
     Rooms,
     Source,
+    Stage,
     plan,
     plan_aged,
     rooms_of,
@@ -29,6 +31,8 @@ from headway.store.reservations import Active
 
 Knows = Callable[[str], bool]
 _FIRST, NEVER = -(1 << 63), (1 << 63) - 1
+# Of jobs that are not for this worker, mostly the first tells all.
+FEW = 2
 
 
 class View:
@@ -37,12 +41,22 @@ class View:
     def __init__(self, answer: list[Row]) -> None:
         things: tuple[dict[int, int], ...] = ({}, {}, {}, {}, {}, {})
         facts: list[int | None] = [None] * 6
-        for kind, thing, number in answer:
-            if kind < 6:
-                things[kind][thing] = number
-            else:
+        # The limited lanes of the policy, and how many of each stage run in each bucket.
+        self.policy: set[int] = set()
+        self.members: dict[tuple[int, Stage], int] = {}
+        for kind, thing, number, group, stage in answer:
+            if kind > 5:
                 facts[kind - 6] = number
+            elif group is None:
+                things[kind][thing] = number
+            elif kind == 1:
+                self.policy.add(thing)
+                things[1][thing] = number
+            else:
+                self.members[thing, (group, stage)] = number
         self.ready, self.capacity, self.running, self.paused, self.streaks, self.target_streaks = things
+        for (bucket_id, _), count in self.members.items():
+            self.running[bucket_id] = self.running.get(bucket_id, 0) + count
         now, version, touched, expires, *instants = facts
         self.now: int = now or 0
         self.version: int = version or 0
@@ -123,10 +137,10 @@ class Sight:
         current = self.lanes.current
         return [bucket for bucket in self.lanes.load(self.tx, self.view.ready) if current.get(bucket.id, True)]
 
-    def places(self, buckets: Sequence[Bucket], count: int) -> Source:
-        return _Places(self.tx, buckets, count).of
+    def places(self, buckets: Sequence[Bucket], count: int, others: Others) -> Source:
+        return _Places(self.tx, buckets, count, others).of
 
-    def levels(self, buckets: Sequence[Bucket]) -> Levels:
+    def levels(self, buckets: Collection[Bucket]) -> Levels:
         return _levels(self.tx, buckets)
 
     def heads(self, targets: Collection[int]) -> list[tuple[int, int]]:
@@ -150,7 +164,8 @@ class Sight:
         """What running jobs leave of the lanes."""
         if not self.view.capacity:
             return Rooms()
-        return rooms_of(self.lanes.load(self.tx, self.view.running), self.view.capacity, self.view.running)
+        view, buckets = self.view, self.lanes.load(self.tx, self.view.running)
+        return rooms_of(buckets, view.capacity, view.running, view.policy, view.members)
 
     def active(self) -> list[Active]:
         return reservations.active(self.tx)
@@ -197,14 +212,22 @@ def pick_open(sight: Sight, rooms: Rooms, knows: Knows, count: int) -> list[Pick
     view, aging = sight.view, sight.lanes.concurrency.aging
     if 0 in view.paused:
         return []
-    paused = view.paused
-    open_buckets = [b for b in sight.ready() if rooms.admits(b) and b.tenant_id not in paused and knows(b.task)]
+    paused, ready = view.paused, sight.ready()
+    open_buckets = [b for b in ready if rooms.admits(b) and b.tenant_id not in paused and knows(b.task)]
+    if rooms.joins:
+        open_buckets += [b for b in ready if rooms.keeps(b) and b.tenant_id not in paused and knows(b.task)]
     if not open_buckets:
         return []
     rooms.barred |= view.barred
+
+    def others() -> list[Bucket]:
+        """What is not for this worker may still wait for a lane."""
+        return [b for b in ready if b.tenant_id not in paused and not knows(b.task)]
+
     if aging is not None:
-        return plan_aged(count, sight.levels(open_buckets), rooms, Aging(micros(aging), view.now))
-    return plan(count, open_buckets, rooms, sight.places(open_buckets, count))
+        levels = sight.levels(open_buckets)
+        return plan_aged(count, levels, rooms, Aging(micros(aging), view.now), others, sight.levels)
+    return plan(count, open_buckets, rooms, sight.places(open_buckets, count, others), others)
 
 
 # --- reservations -------------------------------------------------------------------------------------------------
@@ -265,30 +288,44 @@ def _would_go_first(sight: Sight, found: Sequence[Active]) -> tuple[set[int], se
         return set(), set()
     tasks, free = sight.served()
     picks = pick_open(sight, _close_reserved(sight, found), tasks.__contains__, free)
-    on = {job_id for job_id, _ in picks}
+    on = {one.job_id for one in picks}
     heads = sight.heads(tired_targets) if tired_targets else []
-    return {lane for _, bucket in picks for lane in bucket.lanes} & tired, {t for job_id, t in heads if job_id in on}
+    return {lane for one in picks for lane in one.bucket.lanes} & tired, {t for job_id, t in heads if job_id in on}
 
 
 # --- places -------------------------------------------------------------------------------------------------------
 
 
 class _Places:
-    """The places of the open buckets, in order: a first chunk of each at once, more when they are asked for."""
+    """The places of the open buckets, in order: a first chunk of each at once, more when they are asked for. Those of
+    others only when one of them is asked for."""
 
-    def __init__(self, tx: Tx, buckets: Sequence[Bucket], count: int) -> None:
-        self.tx = tx
+    def __init__(self, tx: Tx, buckets: Sequence[Bucket], count: int, others: Others) -> None:
+        self.tx, self.others = tx, others
         self.chunk = count if len(buckets) == 1 else min(count, max(2, 2 * count // len(buckets)))
-        self.first: dict[int, list[Place]] = {bucket.id: [] for bucket in buckets}
-        if len(buckets) == 1:
-            found = tx.run("first_of_bucket", bucket_id=buckets[0].id, limit=self.chunk)
+        self.first = self._first_of([bucket.id for bucket in buckets], self.chunk)
+        self.first_of_others: dict[int, list[Place]] = {}
+
+    def _of_others(self) -> dict[int, list[Place]]:
+        if not self.first_of_others:
+            self.first_of_others = self._first_of([bucket.id for bucket in self.others()], FEW)
+        return self.first_of_others
+
+    def _first_of(self, ids: Sequence[int], chunk: int) -> dict[int, list[Place]]:
+        first: dict[int, list[Place]] = {bucket_id: [] for bucket_id in ids}
+        if len(ids) == 1:
+            found = self.tx.run("first_of_bucket", bucket_id=ids[0], limit=chunk)
         else:
-            found = sorted(tx.run("first_places", ids=json.dumps(list(self.first)), limit=self.chunk))
+            found = sorted(self.tx.run("first_places", ids=json.dumps(ids), limit=chunk))
         for bucket_id, *place in found:
-            self.first[bucket_id].append(tuple(place))
+            first[bucket_id].append(tuple(place))
+        return first
 
     def of(self, bucket: Bucket) -> Iterator[Place]:
-        places, chunk = self.first[bucket.id], self.chunk
+        if bucket.id in self.first:
+            places, chunk = self.first[bucket.id], self.chunk
+        else:
+            places, chunk = self._of_others()[bucket.id], FEW
         while places:
             yield from places
             if len(places) < chunk:
@@ -297,12 +334,12 @@ class _Places:
             places = [tuple(row[1:]) for row in self._after(bucket.id, places[-1], chunk)]
 
     def _after(self, bucket_id: int, last: Place, limit: int) -> list[Row]:
-        minus_priority, position, created_at, job_id = last
+        minus_priority, position, created_at, job_id, *_ = last
         after = {"priority": -minus_priority, "position": position, "created_at": created_at, "id": job_id}
         return self.tx.run("bucket_places", bucket_id=bucket_id, limit=limit, **after)
 
 
-def _levels(tx: Tx, buckets: Sequence[Bucket]) -> dict[int, list[tuple[Bucket, Iterator[Aged]]]]:
+def _levels(tx: Tx, buckets: Collection[Bucket]) -> dict[int, list[tuple[Bucket, Iterator[Aged]]]]:
     """The priorities of the open buckets, each with its jobs in order."""
     by_id = {bucket.id: bucket for bucket in buckets}
     levels: dict[int, list[tuple[Bucket, Iterator[Aged]]]] = {}
@@ -312,7 +349,7 @@ def _levels(tx: Tx, buckets: Sequence[Bucket]) -> dict[int, list[tuple[Bucket, I
 
 
 def _level(tx: Tx, bucket_id: int, priority: int) -> Iterator[Aged]:
-    last: Aged = (_FIRST, 0, 0, 0)
+    last: Aged = (_FIRST, 0, 0, 0, None, None)
     chunk = 8
     while True:
         after = {"position": last[0], "created_at": last[1], "id": last[2]}
@@ -352,8 +389,8 @@ def claim(
         return []
     if view.streaks or view.target_streaks:
         _end_streaks(tx, view, picks)
-    taken = take(tx, worker_id, actor, [job_id for job_id, _ in picks], slots)
-    view.missed = {job_id for job_id, _ in picks}.difference(claim.job_id for claim in taken)
+    taken = take(tx, worker_id, actor, [one.job_id for one in picks], slots)
+    view.missed = {one.job_id for one in picks}.difference(claim.job_id for claim in taken)
     return taken
 
 
@@ -362,7 +399,10 @@ def _left_to_others(sight: Sight, rooms: Rooms, knows: Knows, *, full: bool) -> 
     if 0 in sight.view.paused:
         return False
     waiting = (b for b in sight.ready() if b.tenant_id not in sight.view.paused and (full or not knows(b.task)))
-    return any(rooms.admits(b) and (b.on_target or not rooms.free.keys().isdisjoint(b.lanes)) for b in waiting)
+    return any(
+        (rooms.admits(b) and (b.on_target or not rooms.free.keys().isdisjoint(b.lanes))) or rooms.keeps(b)
+        for b in waiting
+    )
 
 
 def take(tx: Tx, worker_id: int, actor: Actor, picks: Sequence[int], slots: Sequence[int]) -> list[Claim]:
@@ -375,10 +415,10 @@ def take(tx: Tx, worker_id: int, actor: Actor, picks: Sequence[int], slots: Sequ
 
 def _end_streaks(tx: Tx, view: View, picks: Sequence[Pick]) -> None:
     """Jobs get these lanes: direct calls begin to count anew."""
-    lanes = {lane for _, bucket in picks for lane in bucket.lanes} & view.streaks.keys()
+    lanes = {lane for one in picks for lane in one.bucket.lanes} & view.streaks.keys()
     if lanes:
         tx.run("reset_streaks", ids=json.dumps(sorted(lanes)))
-    on_target = [job_id for job_id, bucket in picks if bucket.on_target]
+    on_target = [one.job_id for one in picks if one.bucket.on_target]
     if on_target and view.target_streaks:
         tx.run("reset_target_streaks", ids=json.dumps(on_target))
 

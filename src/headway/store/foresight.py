@@ -10,7 +10,7 @@ from heapq import merge
 from typing import NamedTuple
 
 from headway.errors import BadInput
-from headway.model.lanes import Aged, Bucket, Levels, Pick, Place, Queue, Rooms, Source, head, shut_targets
+from headway.model.lanes import Aged, Bucket, Levels, Others, Pick, Place, Queue, Rooms, Source, head, shut_targets
 from headway.model.policies import GLOBAL
 from headway.model.states import State
 from headway.model.waiting import Hand
@@ -34,14 +34,16 @@ class Spot(NamedTuple):
     position: int
     created_at: int
     queued_at: int
+    group_id: int | None
+    stage: int | None
 
     @property
     def place(self) -> Place:
-        return (-self.priority, self.position, self.created_at, self.id)
+        return (-self.priority, self.position, self.created_at, self.id, self.group_id, self.stage)
 
     @property
     def aged(self) -> Aged:
-        return (self.position, self.created_at, self.id, self.queued_at)
+        return (self.position, self.created_at, self.id, self.queued_at, self.group_id, self.stage)
 
 
 class Lane(NamedTuple):
@@ -68,7 +70,7 @@ class Foresight(Sight):
         self.firsts: dict[int, int | None] = {}
         self.described: dict[int, Lane] = {row[0]: Lane(*row[1:5]) for row in tx.run("lanes")}
         self.shifted: dict[int, Bucket] = {}
-        self.taken: list[Bucket] = []
+        self.taken: list[Pick] = []
         self.taken_targets: set[int] = set()
         self.shut: set[int] = set()
         self.waited: tuple[set[int], set[int]] = (set(), set())
@@ -153,6 +155,7 @@ class Foresight(Sight):
         self.described[number] = Lane(owner, "policy", name, capacity)
         if capacity is not None:
             self.view.capacity[number] = capacity
+            self.view.policy.add(number)
         return number
 
     # --- seeing ---
@@ -160,8 +163,8 @@ class Foresight(Sight):
     def ready(self) -> list[Bucket]:
         return [self.shifted.get(bucket.id, bucket) for bucket in self.lanes.load(self.tx, self.view.ready)]
 
-    def places(self, buckets: Sequence[Bucket], count: int) -> Source:
-        stored = super().places(buckets, count)
+    def places(self, buckets: Sequence[Bucket], count: int, others: Others) -> Source:
+        stored = super().places(buckets, count, others)
 
         def of(bucket: Bucket) -> Iterator[Place]:
             kept = (place for place in stored(bucket) if place[3] not in self.hidden)
@@ -169,7 +172,7 @@ class Foresight(Sight):
 
         return of
 
-    def levels(self, buckets: Sequence[Bucket]) -> Levels:
+    def levels(self, buckets: Collection[Bucket]) -> Levels:
         levels: dict[int, list[tuple[Bucket, Iterator[Aged]]]] = {}
         for priority, sources in super().levels(buckets).items():
             levels[priority] = [(bucket, self._kept(source)) for bucket, source in sources]
@@ -202,8 +205,8 @@ class Foresight(Sight):
 
     def rooms(self) -> Rooms:
         rooms = super().rooms()
-        for bucket in self.taken:
-            rooms.take(bucket.lanes)
+        for one in self.taken:
+            rooms.take(one.bucket.lanes, one.stage)
         return rooms
 
     def active(self) -> list[Active]:
@@ -226,7 +229,7 @@ class Foresight(Sight):
         done: list[frozenset[str]] = []
         for number in sorted(free, key=lambda number: len(self.hands[number].tasks)):
             tasks = self.hands[number].tasks
-            if not self.reserved and any(tasks <= others for others in done):
+            if not self.reserved and not self._shares() and any(tasks <= others for others in done):
                 continue  # somebody who knows as much had slots to spare: nothing is left
             granted = {one.id for one in self.reserved if one.granted_at is not None}
             rooms = self._rooms_now()
@@ -235,6 +238,10 @@ class Foresight(Sight):
             if self.hands[number].left > 0:
                 done.append(tasks)
         return before or self._rooms_now(), picks
+
+    def _shares(self) -> bool:
+        """Whether stages run: who looks anew may join where the one before kept off."""
+        return bool(self.view.members) or any(one.stage is not None for one in self.taken)
 
     def _rooms_now(self) -> Rooms:
         rooms = claims.open_rooms(self, grant=True)
@@ -262,16 +269,17 @@ class Foresight(Sight):
             target_streaks[one.target_id] = count
 
     def _happen(self, picks: Sequence[Pick]) -> None:
-        self.hidden |= {job_id for job_id, _ in picks}
-        self.taken += [bucket for _, bucket in picks]
-        for _, bucket in picks:
-            for lane in bucket.lanes:
+        self.hidden |= {one.job_id for one in picks}
+        self.taken += picks
+        for one in picks:
+            for lane in one.bucket.lanes:
                 self.view.streaks.pop(lane, None)
-        for spot in self._spots([job_id for job_id, bucket in picks if bucket.on_target]).values():
+        for spot in self._spots([one.job_id for one in picks if one.bucket.on_target]).values():
             assert spot.target_id is not None
             self.taken_targets.add(spot.target_id)
             self.view.target_streaks.pop(spot.target_id, None)
 
 
 def _copy(rooms: Rooms) -> Rooms:
-    return Rooms(dict(rooms.free), set(rooms.closed), set(rooms.turns), set(rooms.barred))
+    stages = {lane: set(inside) for lane, inside in rooms.stages.items()}
+    return Rooms(dict(rooms.free), set(rooms.closed), set(rooms.turns), set(rooms.barred), stages, set(rooms.joins))

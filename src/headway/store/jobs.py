@@ -27,6 +27,7 @@ def shared(job: NewJob, bucket_id: int) -> dict[str, object]:
         "not_before": job.not_before,
         "delay": job.delay,
         "expires_at": job.expires_at,
+        "template_id": job.template_id,
     }
 
 
@@ -144,6 +145,7 @@ def apply(tx: Tx, change: Change, actor: Actor) -> int:
         failure_kind=job.failure_kind.value if job.failure_kind else None,
         reason=job.reason,
         params=job.params,
+        unfilled=job.unfilled,
         options=job.options,
     )
     assert landed, f"job {job.id} was changed without its lock"
@@ -190,13 +192,15 @@ def insert_retry(
     options: str | None = None,
     priority: int | None = None,
     position: int | None = None,
+    in_group: bool = True,
 ) -> int:
-    """The new job that takes a failed one's place, with its checkpoint and meters."""
+    """The new job that takes a failed one's place, with its checkpoint and meters. `in_group`: also in its group."""
     ((job_id,),) = tx.run(
         "insert_retry",
         id=parent.id,
         delay=round(delay * 1_000_000),
         auto=int(auto),
+        in_group=int(in_group),
         params=params,
         options=options,
         priority=priority,

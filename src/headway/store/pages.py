@@ -35,7 +35,7 @@ Walk = Callable[[int, int], list[int]]
 @dataclass(frozen=True, slots=True)
 class Filters:
     """Which jobs, or runs. `q` is looked for in task, key, reason and error, whatever the case of a-z. `target` is a
-    name, and refused if there is no such target."""
+    name, and refused if there is no such target. `group_id` is a group or an execution."""
 
     statuses: frozenset[State] = frozenset()
     task: str | None = None
@@ -46,6 +46,8 @@ class Filters:
     until: int | None = None
     q: str | None = None
     target: str | None = None
+    group_id: int | None = None
+    schedule_id: int | None = None
 
     def params(self, tenant_id: int) -> dict[str, object]:
         by = json.dumps(self.created_by) if self.created_by is not None else None
@@ -61,6 +63,8 @@ class Filters:
             "since": _FIRST if self.since is None else self.since,
             "until": _LAST if self.until is None else self.until,
             "q": f"%{_literal(_lower(self.q))}%" if self.q else None,
+            "group_id": self.group_id,
+            "schedule_id": self.schedule_id,
         }
 
 
@@ -118,7 +122,8 @@ def job_rows(tx: Tx, tenant_id: int, filters: Filters, limit: int, cursor: str |
     def pick(ids: list[int], count: int) -> list[Job]:
         return [rows.job(row) for row in tx.run("pick_jobs", ids=json.dumps(ids), limit=count, **params)]
 
-    walk = _merged(tx, _job_walks(tx, tenant_id, filters.statuses), tenant_id, floor)
+    walks = _plan_walks(tx, filters) or _job_walks(tx, tenant_id, filters.statuses)
+    walk = _merged(tx, walks, tenant_id, floor)
     return _fill(walk, pick, lambda job: job.id, min(before, read_cursor(cursor)), limit)
 
 
@@ -131,7 +136,8 @@ def run_rows(tx: Tx, tenant_id: int, filters: Filters, limit: int, cursor: str |
 
     _, before = _between(tx, Filters(until=filters.until))  # nothing starts before it is created
     failed = filters.statuses == {State.FAILED}
-    walk = _merged(tx, [("walk_failed_runs" if failed else "walk_runs", {})], tenant_id, _FIRST)
+    walks = _plan_walks(tx, filters) or [("walk_failed_runs" if failed else "walk_runs", {})]
+    walk = _merged(tx, walks, tenant_id, _FIRST)
     return _fill(walk, pick, lambda run: run.job_id, min(before, read_cursor(cursor)), limit)
 
 
@@ -176,6 +182,16 @@ def _job_walks(tx: Tx, tenant_id: int, statuses: frozenset[State]) -> list[tuple
             case _:
                 return [("walk_jobs", {})]
     return list(walks.values()) or [("walk_jobs", {})]
+
+
+def _plan_walks(tx: Tx, filters: Filters) -> list[tuple[str, dict[str, int]]]:
+    """The way to the jobs of one group, or of a schedule's executions; none where those are many."""
+    if filters.group_id is not None:
+        return [("walk_group", {"group_id": filters.group_id})]
+    if filters.schedule_id is None:
+        return []
+    ((found,),) = tx.run("count_of_schedule", schedule_id=filters.schedule_id, most=BUDGET)
+    return [("walk_schedule", {"schedule_id": filters.schedule_id})] if found < BUDGET else []
 
 
 def _few_wait(tx: Tx, tenant_id: int) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from headway.clock import micros
 from headway.model.job import Job, Run
+from headway.model.plan import Group
 from headway.model.states import State
 from headway.model.waiting import Blocker, Explanation, Hand, Pause, blockers
 from headway.store import jobs, rows, targets
@@ -41,6 +42,7 @@ class JobView:
     lease_until: int | None = None
     retries_used: int = 0
     target: str | None = None
+    group: Group | None = None
 
 
 def list_jobs(
@@ -73,6 +75,7 @@ def views(tx: Tx, tenant_id: int, found: Sequence[Job]) -> list[JobView]:
     leases: dict[int, int] = dict(tx.run("leases_of", ids=json.dumps(owners))) if owners else {}
     ranked = ranks(tx, tenant_id) if any(job.status is State.QUEUED for job in found) else {}
     named = targets.names(tx, [job.target_id for job in found])
+    member_of = _groups(tx, {job.group_id for job in found if job.group_id is not None})
     return [
         JobView(
             job,
@@ -82,9 +85,15 @@ def views(tx: Tx, tenant_id: int, found: Sequence[Job]) -> list[JobView]:
             leases.get(job.worker_id) if job.worker_id is not None else None,
             used.get(job.id, 0),
             named.get(job.target_id) if job.target_id is not None else None,
+            member_of.get(job.group_id) if job.group_id is not None else None,
         )
         for job in found
     ]
+
+
+def _groups(tx: Tx, ids: set[int]) -> dict[int, Group]:
+    rows = tx.run("groups_of", ids=json.dumps(sorted(ids))) if ids else []
+    return {group.id: group for group in (Group(*row) for row in rows)}
 
 
 def _report(at: int, done: float | None, total: float | None, label: str | None, spent: str | None) -> Report:

@@ -7,7 +7,10 @@ from typing import Any
 
 from headway.model.job import Job, Reservation, Run
 from headway.model.outcome import FailureKind
+from headway.model.plan import Group
+from headway.model.schedule import Schedule, Tick
 from headway.model.states import State, Stop
+from headway.model.template import Template
 from headway.store.db import Row
 
 JOB_COLUMNS = [field.name for field in dataclasses.fields(Job)]
@@ -19,7 +22,11 @@ def fragments() -> dict[str, Any]:
     """The column lists, as the statements name them."""
     return {
         "job_columns": ", ".join(f"j.{name}" for name in JOB_COLUMNS),
+        "group_columns": ", ".join(f"g.{field.name}" for field in dataclasses.fields(Group)),
         "reservation_columns": ", ".join(f"r.{field.name}" for field in dataclasses.fields(Reservation)),
+        "schedule_columns": ", ".join(f"s.{field.name}" for field in dataclasses.fields(Schedule)),
+        "tick_columns": ", ".join(f"t.{field.name}" for field in dataclasses.fields(Tick)),
+        "template_columns": ", ".join(f"t.{field.name}" for field in dataclasses.fields(Template)),
         "run_columns": ", ".join(f"r.{name}" for name in RUN_COLUMNS) + ", j.failure_kind, s.body",
     }
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from headway.clock import micros
 from headway.model.estimate import Call, Estimate, History, Kind, Line, Occupant, Waiter, estimate
 from headway.model.job import Job
-from headway.model.lanes import Bucket, Reserved
+from headway.model.lanes import Bucket, Pick, Reserved, stage_of
 from headway.model.states import State
 from headway.model.targets import Holder
 from headway.model.waiting import Hand, LaneLoad, Pause, Promise, Queued, Runner, Scene, TargetLoad, queued
@@ -37,6 +37,8 @@ class InLine(NamedTuple):
     target_id: int | None
     fence: int
     ran: int
+    group_id: int | None
+    stage: int | None
 
     def waits(self, now: int) -> bool:
         """Not on hold, and not past its expiry."""
@@ -62,6 +64,8 @@ class Running(NamedTuple):
     claimed_at: int
     target_id: int | None
     ran: int
+    group_id: int | None
+    stage: int | None
 
 
 class Promised(NamedTuple):
@@ -122,8 +126,8 @@ class Surroundings:
             tuple(self._promises()),
             tuple(self.foresight.hands),
             tuple(self._queued(one) for one in self.line if one.stands(self.now)),
-            tuple(self._pick(job_id, bucket) for job_id, bucket in self.picks),
-            frozenset(job_id for job_id, _ in self.picks),
+            tuple(self._pick(one) for one in self.picks),
+            frozenset(one.job_id for one in self.picks),
             dict(self.tx.run("held_since", ids=json.dumps(held))) if held else {},
         )
 
@@ -131,7 +135,8 @@ class Surroundings:
         running: dict[int, list[Runner]] = {}
         for one, bucket in self._running():
             for lane in bucket.lanes:
-                runner = Runner(one.claimed_at, one.id if one.tenant_id == self.tenant_id else None)
+                known = one.id if one.tenant_id == self.tenant_id else None
+                runner = Runner(one.claimed_at, known, stage_of(one.group_id, one.stage))
                 running.setdefault(lane, []).append(runner)
         return {
             number: LaneLoad(
@@ -141,6 +146,7 @@ class Surroundings:
                 lane.kind == "resource",
                 self.rooms.free.get(number),
                 number in self.rooms.closed,
+                frozenset(self.rooms.stages.get(number, ())),
             )
             for number, lane in self.foresight.described.items()
         }
@@ -184,15 +190,17 @@ class Surroundings:
 
     def _queued(self, one: InLine) -> Queued:
         bucket = self.buckets[one.bucket_id]
-        return Queued(one.id, bucket.task, bucket.lanes, one.target_id, self._is_open(one))
+        stage = stage_of(one.group_id, one.stage)
+        return Queued(one.id, bucket.task, bucket.lanes, one.target_id, self._is_open(one), stage)
 
     def _is_open(self, one: InLine) -> bool:
         if one.target_id is None:
             return True
         return self.foresight.fronts[one.target_id] == one.id and one.id not in self.rooms.barred
 
-    def _pick(self, job_id: int, bucket: Bucket) -> Queued:
-        return Queued(job_id if bucket.tenant_id == self.tenant_id else None, bucket.task, bucket.lanes)
+    def _pick(self, one: Pick) -> Queued:
+        known = one.job_id if one.bucket.tenant_id == self.tenant_id else None
+        return Queued(known, one.bucket.task, one.bucket.lanes, stage=one.stage)
 
     # --- when ---
 
@@ -220,6 +228,7 @@ class Surroundings:
             view.paused,
             self._shut(_targets(line)),
             None if lanes.concurrency.aging is None else micros(lanes.concurrency.aging),
+            frozenset(view.policy),
         )
 
     def _others(self) -> Iterator[InLine]:
@@ -231,12 +240,14 @@ class Surroundings:
     def _waiter(self, one: InLine, bucket: Bucket) -> Waiter:
         due = max(self.now, one.not_before or 0) if one.status == State.SCHEDULED else 0
         place = (one.priority, one.position, one.created_at, one.queued_at or 0)
-        return Waiter(one.id, bucket, *place, due, one.target_id, one.ran, one.fence > 0)
+        stage = stage_of(one.group_id, one.stage)
+        return Waiter(one.id, bucket, *place, due, one.target_id, one.ran, one.fence > 0, stage)
 
     def _occupant(self, one: Running, bucket: Bucket) -> Occupant:
         kind = (one.tenant_id, bucket.task) if one.worker_id in self.known else None
         hand = self.workers.index(one.worker_id) if one.worker_id in self.workers else None
-        return Occupant(bucket.lanes, kind, one.claimed_at, one.ran, one.target_id, hand)
+        stage = stage_of(one.group_id, one.stage)
+        return Occupant(bucket.lanes, kind, one.claimed_at, one.ran, one.target_id, hand, stage=stage)
 
     def _call(self, one: Promised) -> Call:
         reserved = Reserved(one.id, tuple(json.loads(one.lanes)), one.target_id, one.granted_at is not None)

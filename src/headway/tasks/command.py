@@ -9,14 +9,13 @@ import signal
 import subprocess
 import tempfile
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import IO, NoReturn
+from typing import IO
 
 from headway.engine import processes
 from headway.engine.calling import CommandFailed
 from headway.engine.context import Context, Pipe
-from headway.errors import BadInput, Stopped
+from headway.errors import Stopped
+from headway.tasks.built_in import BuiltIn, bad
 
 OUTPUT_LIMIT = 10 * 1024 * 1024
 
@@ -26,14 +25,6 @@ _TAIL_LINES = 20
 _TAIL_BYTES = 4096
 _WITHOUT_PIDFD = 0.02
 _NOT_A_PROGRAM = (errno.ENOENT, errno.EACCES, errno.ENOTDIR, errno.ENOEXEC, errno.EISDIR, errno.ELOOP)
-
-
-@dataclass(frozen=True, slots=True)
-class BuiltIn:
-    """A task that comes with Headway."""
-
-    name: str
-    function: Callable[..., object]
 
 
 def run_command(
@@ -63,31 +54,27 @@ def run_command(
 command = BuiltIn("command", run_command)
 
 
-def _bad(field: str, problem: str) -> NoReturn:
-    raise BadInput(f"params.{field} {problem}", code="bad_params", field=f"params.{field}")
-
-
 def _program(argv: list[str] | str, shell: bool) -> list[str]:
     if shell:
         line = argv if isinstance(argv, str) else " ".join(argv)  # as ssh does
-        return ["/bin/sh", "-c", line] if line.strip() else _bad("argv", "is empty: name the command to run")
+        return ["/bin/sh", "-c", line] if line.strip() else bad("argv", "is empty: name the command to run")
     if isinstance(argv, str):
-        _bad("argv", 'must be a list, like ["rsync", "-a", "from", "to"], unless shell is true')
+        bad("argv", 'must be a list, like ["rsync", "-a", "from", "to"], unless shell is true')
     if not argv or not argv[0]:
-        _bad("argv", "is empty: name the program to run")
+        bad("argv", "is empty: name the program to run")
     return argv
 
 
 def _folder(cwd: str | None) -> str | None:
     if cwd is not None and not os.path.isdir(cwd):
-        _bad("cwd", f"is no folder on this machine: {cwd}")
+        bad("cwd", f"is no folder on this machine: {cwd}")
     return cwd
 
 
 def _environment(ctx: Context, added: dict[str, str]) -> dict[str, str]:
     for name in added:
         if not name or "=" in name:
-            _bad("env", f"has the name {name!r}, which no variable can have")
+            bad("env", f"has the name {name!r}, which no variable can have")
     base = {name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith("LC_")}
     own = {"HEADWAY_JOB_ID": str(ctx.job_id), "HEADWAY_FENCE": str(ctx.fence)}
     if processes.TAG in os.environ:
@@ -110,10 +97,10 @@ def _start(argv: list[str], cwd: str | None, env: dict[str, str], stdin: str | N
             )
         except OSError as error:
             if error.errno in _NOT_A_PROGRAM:
-                _bad("argv", f"names a program that cannot be run: {argv[0]} ({error.strerror})")
+                bad("argv", f"names a program that cannot be run: {argv[0]} ({error.strerror})")
             raise
         except ValueError as error:
-            _bad("argv", f"or env cannot be passed to a program: {error}")
+            bad("argv", f"or env cannot be passed to a program: {error}")
 
 
 def _input(text: str | None) -> IO[bytes]:

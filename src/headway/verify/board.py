@@ -91,13 +91,17 @@ class Board:
     def places(self, moment: Moment) -> list[tuple[int, Occupant]]:
         """The lanes of a job, and as what it counts there."""
         bucket = self.bucket(moment)
-        return [(lane, self._occupant(lane, moment)) for lane in bucket.lanes] if bucket else []
+        return [(lane, self.occupant(lane, moment)) for lane in bucket.lanes] if bucket else []
 
-    def _occupant(self, lane: int, moment: Moment) -> Occupant:
+    def occupant(self, lane: int, moment: Moment) -> Occupant:
         """The running jobs of one stage count once on the policy's lane."""
         if moment.group_id is not None and self.kind.get(lane) == "policy":
             return -moment.group_id, moment.stage
         return moment.thing_id, None
+
+    def shared(self, lane: int) -> bool:
+        """Whether a stage is in a lane that others of it may join."""
+        return any(number < 0 for number, _ in self.inside[lane])
 
     def turn(self, streaks: dict[int, int], number: int) -> bool:
         """Whether direct calls had this lane or target so often in a row that one job goes first.

@@ -1,4 +1,4 @@
-"""`check()`: one snapshot, every invariant, one pass over the jobs and one over the events."""
+"""`check()`: one snapshot, every invariant, one pass over the jobs, the groups, the ticks and all events each."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from headway.verify import (
     paths,
     reservations,
     runs,
+    stages,
     stops,
     tenants,
+    ticks,
 )
 from headway.verify.board import Board
 from headway.verify.history import History
 from headway.verify.limits import Limits
 from headway.verify.order import Order
-from headway.verify.records import JobHistory
+from headway.verify.records import GroupHistory, JobHistory
 from headway.verify.report import Finding, Report, gather
 from headway.verify.reservations import Reservations
 
@@ -47,6 +49,7 @@ OF_ONE_JOB: tuple[Callable[[History, JobHistory], Iterator[Finding]], ...] = (
     chains.check,
     tenants.check,
 )
+OF_ONE_GROUP: tuple[Callable[[History, GroupHistory], Iterator[Finding]], ...] = (stages.check, tenants.check_group)
 # Whole tables, read once: asked before the plans are pinned to the indexes of the pages.
 OF_THE_WHOLE: tuple[Callable[[History], Iterator[Finding]], ...] = (
     guards.check,
@@ -57,6 +60,8 @@ OF_THE_WHOLE: tuple[Callable[[History], Iterator[Finding]], ...] = (
     tenants.check_lanes,
     tenants.check_targets,
     tenants.check_reservations,
+    tenants.check_schedules,
+    stages.check_loose,
     limits.check,
     gates.check,
     ghosts.check,
@@ -96,6 +101,10 @@ def _findings(history: History) -> Iterator[Finding]:
     for job in history.jobs():
         for one in OF_ONE_JOB:
             yield from one(history, job)
+    for group in history.groups():
+        for one_group in OF_ONE_GROUP:
+            yield from one_group(history, group)
+    yield from ticks.check(history)
     yield from counts.check_pruned(history)
     yield from _replay(history, board, order)
 

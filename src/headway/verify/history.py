@@ -1,20 +1,41 @@
-"""Reads the history of one snapshot: jobs with their events and runs in pages by number, and all events in order."""
+"""Reads the history of one snapshot: jobs with their events and runs, groups and schedules with theirs, in pages by
+number; and all events in order."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 
 from headway.store.db import Row, Tx
-from headway.verify.records import Bucket, Event, JobHistory, JobRow, Moment, Parent, Worker, names, numbers
+from headway.verify.records import (
+    Bucket,
+    Event,
+    Execution,
+    GroupEvent,
+    GroupHistory,
+    GroupRow,
+    JobHistory,
+    JobRow,
+    Member,
+    Moment,
+    Parent,
+    ScheduleEvent,
+    ScheduleRow,
+    Tick,
+    Worker,
+    names,
+    numbers,
+)
 
 JOBS_PER_PAGE = 1000
 EVENTS_PER_PAGE = 5000
+GROUPS_PER_PAGE = 200
+TICKS_PER_PAGE = 5000
 LAST = 2**63 - 1
-COUNTED = ("jobs", "events", "runs", "claims", "reservations", "running", "pruned")
+COUNTED = ("jobs", "events", "runs", "claims", "reservations", "running", "groups", "ticks", "pruned")
 
 
 @dataclass
@@ -52,9 +73,14 @@ class History:
         return {f"{worker_id:x}": Worker(slots, frozenset(names(tasks))) for worker_id, slots, tasks in rows}
 
     @cached_property
+    def pruned(self) -> dict[str, int]:
+        """What pruning says it took away."""
+        return {name: int(count) for name, count in self.tx.run("verify_tally")}
+
+    @cached_property
     def whole_from(self) -> int:
         """The number of the event from which on none is missing: what was pruned may have occupied something before."""
-        if not any(count for _, count in self.tx.run("verify_tally")):
+        if not any(self.pruned.values()):
             return 0
         ((first,),) = self.tx.run("verify_last_gap")
         return int(first or 0)
@@ -97,6 +123,45 @@ class History:
             yield from map(Moment._make, rows)
             after = rows[-1][0]
 
+    def groups(self) -> Iterator[GroupHistory]:
+        """Every group and execution, in order."""
+        after = 0
+        while rows := [GroupRow._make(row) for row in self.tx.run("verify_groups", after=after, limit=GROUPS_PER_PAGE)]:
+            span = {"after": after, "upto": rows[-1].id}
+            page = {row.id: GroupHistory(row, [], []) for row in rows}
+            for event in map(GroupEvent._make, self.tx.run("verify_group_events", **span)):
+                if event.group_id in page:
+                    page[event.group_id].events.append(event)
+            for member in map(Member._make, self.tx.run("verify_members", **span)):
+                if member.group_id in page:
+                    page[member.group_id].members.append(member)
+            yield from page.values()
+            after = rows[-1].id
+
+    def schedules(self) -> list[ScheduleRow]:
+        return [ScheduleRow._make(row) for row in self.tx.run("verify_schedules")]
+
+    def schedule_events(self) -> Iterator[ScheduleEvent]:
+        """Of all schedules, one after the other; so are these."""
+        return map(ScheduleEvent._make, self.tx.run("verify_schedule_events"))
+
+    def ticks(self) -> Iterator[Tick]:
+        after = (0, 0, 0)
+        while rows := self.tx.run("verify_ticks", **_place(after, "schedule", "at", "id"), limit=TICKS_PER_PAGE):
+            yield from map(Tick._make, rows)
+            after = rows[-1][:3]
+
+    def executions(self) -> Iterator[Execution]:
+        after = (0, 0)
+        while rows := self.tx.run("verify_executions", **_place(after, "schedule", "id"), limit=TICKS_PER_PAGE):
+            yield from map(Execution._make, rows)
+            after = rows[-1][:2]
+
     def own(self, name: str, **params: int) -> list[Row]:
         """A question that each database is asked in its own words."""
         return self.tx.run(f"{name}_{self.tx.database.dialect}", **params)
+
+
+def _place(after: Sequence[int], *names: str) -> dict[str, int]:
+    """Where the last page ended."""
+    return dict(zip((f"after_{name}" for name in names), after, strict=True))

@@ -24,6 +24,8 @@ LEADS_TO = {
     "job.created": CREATED,
     "job.promoted": {QUEUED},
     "job.held": {WAITING},
+    "job.unheld": {WAITING},
+    "job.released": {SCHEDULED, QUEUED},
     "job.claimed": {RUNNING},
     "job.completed": {COMPLETED},
     "job.failed": {FAILED},
@@ -38,13 +40,16 @@ LEADS_TO = {
 ENDINGS = {"job.completed", "job.failed", "job.skipped", "job.cancelled", "job.resolved"}
 # These move a job, so the state before must be another one. Not `job.promoted`: a retry that is brought forward may be
 # in the queue already.
-MOVING = ENDINGS | {"job.claimed", "job.paused", "job.error", "job.resumed"}
+MOVING = ENDINGS | {"job.claimed", "job.paused", "job.error", "job.resumed", "job.released"}
 # These change a job that waits or runs, and nothing that has ended.
-CHANGES = {"job.edited", "job.moved", "job.relaned", "job.held", "job.promoted", "job.stop_requested"}
+CHANGES = {"job.edited", "job.moved", "job.relaned", "job.held", "job.unheld", "job.promoted", "job.stop_requested"}
 # These say something about a job and never move it.
 STILL = {"job.moved", "job.relaned", "job.stop_requested"}
 # Other lanes are for jobs that nobody has.
 RELANED = "job.relaned"
+# What a group does to its members.
+RELEASED = "job.released"
+PREDECESSOR_FAILED = "predecessor failed"
 LATE = "job.late_write_rejected"
 
 

@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from headway.verify.batch import Batch, Claimed
 from headway.verify.board import UNKNOWN, Board
 from headway.verify.history import History
 from headway.verify.moves import RELANED
@@ -15,16 +16,6 @@ from headway.verify.report import Finding, about_job
 
 MOST_AGED = 100
 NOBODY: Mapping[int, int] = {}
-
-
-class Claimed(NamedTuple):
-    """A claim: how the job stood, its kind of work, and the tasks its worker has (None: nobody knows any more)."""
-
-    moment: Moment
-    place: int
-    queued_at: int
-    bucket: Bucket
-    serves: frozenset[str] | None
 
 
 class Doubt(NamedTuple):
@@ -147,38 +138,60 @@ class Order:
         found: list[Finding] = []
         # Most kinds of work wait for a full lane: these need no closer look.
         shut = self.board.full.difference(*(claim.bucket.lanes for claim in claims))
-        later = Counter(lane for claim in claims for lane in claim.bucket.lanes)
+        batch = Batch(self.board, claims)
         for claim in sorted(claims, key=lambda claim: claim.place):
-            one = self._passed(claim, lines.values(), shut, later)
+            joined = batch.joined(claim)
+            one = self._passed(claim, lines.values(), shut - joined, batch.later, joined)
             found += [] if one is None else self._doubt(one, claim.moment)
-            later.subtract(claim.bucket.lanes)
-            shut.update(lane for lane in claim.bucket.lanes if not later[lane] and lane in self.board.full)
+            batch.judged(claim)
+            shut.update(lane for lane in claim.bucket.lanes if not batch.later[lane] and lane in self.board.full)
         return found
 
     def _passed(
-        self, claim: Claimed, lines: Iterable[Line], shut: set[int], later: Mapping[int, int]
+        self,
+        claim: Claimed,
+        lines: Iterable[Line],
+        shut: set[int],
+        later: Mapping[int, int],
+        joined: frozenset[int] = frozenset(),
     ) -> Standing | None:
-        """The best job that stood before the claimed one and could have been taken in its stead."""
+        """The best job that stood before the claimed one and could have been taken in its stead; where that one joined
+        its stage in a full lane, also who waited for the lane, whoever knows its task."""
         found: Standing | None = None
         place = claim.place
         for line in lines:
             before = line.places and line.places[0] < place and shut.isdisjoint(line.bucket.lanes)
-            if before and self._could(line.bucket, claim, later):
+            waits = before and not joined.isdisjoint(line.bucket.lanes)
+            if before and self._could(line.bucket, claim, later, anybody=bool(waits)):
                 best = self.queues.best(line, claim.moment.at)
-                if best is not None and best.place < place and self._to_name(best, claim):
+                if best is None or best.place >= place or not self._to_name(best, claim):
+                    continue
+                if not waits or self._kept_off(best, line.bucket, claim, joined):
                     found, place = best, best.place
         return found
+
+    def _kept_off(self, one: Standing, bucket: Bucket, claim: Claimed, joined: frozenset[int]) -> bool:
+        """Whether a job waited for the lanes that another joined: its own stage may be in them, but for the worker."""
+        known = bucket.task == claim.bucket.task or (claim.serves is not None and bucket.task in claim.serves)
+        return known or any(one.stage not in self.board.inside[lane] for lane in joined.intersection(bucket.lanes))
 
     def _to_name(self, one: Standing, claim: Claimed) -> bool:
         """Each is named once; and who was pruned may have held its target."""
         return one.job_id not in self.queues.named and (one.target_id is None or self.board.whole(claim.moment))
 
     def _could(
-        self, bucket: Bucket, claim: Claimed, later: Mapping[int, int], beside: Mapping[int, int] = NOBODY
+        self,
+        bucket: Bucket,
+        claim: Claimed,
+        later: Mapping[int, int],
+        beside: Mapping[int, int] = NOBODY,
+        *,
+        anybody: bool = False,
     ) -> bool | None:
-        """Whether who made a claim could have claimed a job of this kind instead. None: that cannot be told."""
+        """Whether who made a claim could have claimed a job of this kind instead, or `anybody`. None: that cannot be
+        told."""
         sure: bool | None = True
-        if bucket.task != claim.bucket.task:
+        if bucket.task != claim.bucket.task and not anybody:
             if claim.serves is None:
                 sure = None
             elif bucket.task not in claim.serves:
@@ -260,11 +273,14 @@ class Order:
         first: Standing | None = None
         unsure = False
         taken = Counter(lane for each in batch for lane in each.bucket.lanes)
-        shut = self.board.full.difference(taken)
+        shared = {lane for lane in self.board.full if self.board.shared(lane)}
+        shut = self.board.full.difference(taken, shared)
         for line in level:
             if not line.places or not shut.isdisjoint(line.bucket.lanes):
                 continue
             could = self._could(line.bucket, claim, taken, taken)
+            if could is False and not shared.isdisjoint(line.bucket.lanes):
+                could = None  # the first of it may have joined its stage
             best = None if could is False else self.queues.best(line, claim.moment.at)
             if best is not None and (first is None or best.place < first.place):
                 first, unsure = best, could is None

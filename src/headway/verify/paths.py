@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from headway.verify import moves
 from headway.verify.history import History
 from headway.verify.moves import RUNNING, word
-from headway.verify.records import Event, JobHistory, worker_of
+from headway.verify.records import Event, JobHistory, JobRow, facts, worker_of
 from headway.verify.report import Finding, about_job
 
 Fault = tuple[str, str]
@@ -34,7 +34,7 @@ def check(history: History, job: JobHistory) -> Iterator[Finding]:
         return
     at = _Standing(version=job.events[0].version - 1)
     for event in job.events:
-        for invariant, text in (_gap(at, event), _judge(at, event)):
+        for invariant, text in (_gap(at, event), _judge(at, event), _plan(job.row, at, event)):
             if invariant:
                 yield about_job(invariant, job.id, text)
         _step(at, event)
@@ -67,6 +67,18 @@ def _judge(at: _Standing, event: Event) -> Fault:
     if at.ended:
         return _after_the_end(at, event)
     return _late(at, event) or _returned(at, event) or _misfenced(at, event) or _illegal(at, event) or NONE
+
+
+def _plan(row: JobRow, at: _Standing, event: Event) -> Fault:
+    """What only a group does, and only to a member that waits for its stage."""
+    released = event.kind == moves.RELEASED
+    if not released and (at.state != moves.WAITING or event.kind not in moves.ENDINGS):
+        return NONE
+    if not released and facts(event.data).get("reason") != moves.PREDECESSOR_FAILED:
+        return NONE
+    if row.group_id is None:
+        return "I-02", f"{event.where} is for members of a group, and it has none"
+    return NONE if at.state == moves.WAITING else ("I-02", f"{event.where}: it was {word(at.state)}, not WAITING")
 
 
 def _after_the_end(at: _Standing, event: Event) -> Fault:

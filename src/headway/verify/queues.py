@@ -10,7 +10,7 @@ from collections import Counter, deque
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from headway.verify.board import Board
+from headway.verify.board import Board, Occupant
 from headway.verify.history import History
 from headway.verify.moves import QUEUED, RELANED
 from headway.verify.records import Bucket, Moment, facts
@@ -34,6 +34,7 @@ class Standing(NamedTuple):
     expires_at: int | None
     bucket_id: int
     target_id: int | None
+    stage: Occupant | None  # as what it counts in the policy's lanes, if it has siblings
 
 
 class Line:
@@ -116,6 +117,7 @@ class Queues:
             moment.expires_at,
             self.board.bucket_id(moment),
             moment.target_id,
+            None if moment.group_id is None else (-moment.group_id, moment.stage),
         )
         self.standing[one.job_id] = one
         if one.place == NOWHERE:

@@ -42,6 +42,7 @@ class JobRow(NamedTuple):
     stop: str | None
     key: str | None
     task: str
+    group_id: int | None
     run_tenant: int | None
     run_task: str | None
     run_started: int | None
@@ -92,6 +93,145 @@ class Moment(NamedTuple):
     position: int
     created_at: int
     expires_at: int | None
+
+
+class GroupRow(NamedTuple):
+    """A group or an execution, with the tenants of what it names and the end of the group that it waited for."""
+
+    id: int
+    tenant_id: int
+    kind: str
+    on_failure: str
+    status: str
+    stage: int
+    after_id: int | None
+    cancelled: int
+    error: str | None
+    finished_at: int | None
+    version: int
+    schedule_id: int | None
+    retry_of: int | None
+    schedule_tenant: int | None
+    retried_tenant: int | None
+    after_tenant: int | None
+    after_ended: int | None
+
+
+class GroupEvent(NamedTuple):
+    group_id: int
+    id: int
+    thing: str
+    version: int
+    kind: str
+    at: int
+    data: str | None
+    tenant_id: int
+
+    @property
+    def what(self) -> str:
+        return self.kind.rpartition(".")[2]
+
+    @property
+    def where(self) -> str:
+        return f"version {self.version}, {self.kind}"
+
+
+class Member(NamedTuple):
+    """One job of a group: numbers of its events, by which they can be put in order with those of others.
+
+    `began` is the first that let it run or put it in line, `ended` its end.
+    """
+
+    group_id: int
+    job_id: int
+    tenant_id: int
+    stage: int
+    step: str | None
+    status: int
+    hold: int
+    reason: str | None
+    options: str
+    retry_of: int | None
+    created: int | None
+    created_at: int | None
+    began: int | None
+    claimed: int | None
+    ended: int | None
+    released: int
+    released_at: int | None
+
+
+@dataclass(slots=True)
+class GroupHistory:
+    """All that is known of one group or execution."""
+
+    row: GroupRow
+    events: list[GroupEvent]
+    members: list[Member]
+
+
+class ScheduleRow(NamedTuple):
+    id: int
+    tenant_id: int
+    definition: str
+    enabled: int
+    decided_until: int
+    next_at: int | None
+    created_at: int
+    deleted_at: int | None
+    version: int
+
+
+class ScheduleEvent(NamedTuple):
+    schedule_id: int
+    version: int
+    kind: str
+    at: int
+    data: str | None
+    tenant_id: int
+
+    @property
+    def where(self) -> str:
+        return f"version {self.version}, {self.kind}"
+
+
+class Tick(NamedTuple):
+    """A row of the ledger, with the execution that it names and the number of its event."""
+
+    schedule_id: int
+    nominal_at: int
+    id: int
+    tenant_id: int
+    until: int
+    times: int
+    outcome: str
+    reason: str | None
+    execution_id: int | None
+    decided_at: int
+    found: int | None
+    its_schedule: int | None
+    its_reason: str | None
+    its_nominal: int | None
+    event_id: int | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.outcome} at {self.nominal_at}"
+
+
+class Execution(NamedTuple):
+    """An execution among those of its schedule: numbers of its events. `waits`: it was made to follow another one."""
+
+    schedule_id: int
+    id: int
+    reason: str
+    nominal_at: int | None
+    created_at: int
+    finished_at: int | None
+    created: int | None
+    waits: int
+    begun: int | None
+    ended: int | None
 
 
 @dataclass(slots=True)

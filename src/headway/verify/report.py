@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from headway.verify.records import GroupRow
+
 # Enough to see what is wrong; a history that is broken throughout must not fill the memory.
 KEPT_PER_INVARIANT = 1000
 
@@ -49,3 +51,7 @@ def about_job(invariant: str, job_id: int, text: str) -> Finding:
 
 def about_reservation(invariant: str, number: int, text: str) -> Finding:
     return Finding(invariant, f"reservation {number}", text)
+
+
+def about_group(invariant: str, row: GroupRow, text: str) -> Finding:
+    return Finding(invariant, f"{row.kind} {row.id}", text)

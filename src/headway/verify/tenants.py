@@ -1,12 +1,13 @@
-"""I-18: a job, its run, events, target, bucket and chain belong to one tenant; so do a reservation and a target."""
+"""I-18: a job, its run, events, target, bucket and chain belong to one tenant; so do a group with its jobs, a schedule
+with its ticks, a reservation and a target."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from headway.verify.history import History
-from headway.verify.records import JobHistory, JobRow, numbers
-from headway.verify.report import Finding, about_job
+from headway.verify.records import GroupHistory, JobHistory, JobRow, numbers
+from headway.verify.report import Finding, about_group, about_job
 
 
 def check(history: History, job: JobHistory) -> Iterator[Finding]:
@@ -84,3 +85,28 @@ def check_reservations(history: History) -> Iterator[Finding]:
             yield Finding("I-18", thing, f"its target {target_id} belongs to {_whose(history.targets, target_id)}")
         if (first, last) != (tenant_id, tenant_id):
             yield Finding("I-18", thing, f"it belongs to tenant {tenant_id}, its events to {first} and {last}")
+
+
+def check_group(history: History, group: GroupHistory) -> Iterator[Finding]:
+    """A group is of one tenant with its events, its jobs, its schedule and the groups it names."""
+    row = group.row
+    of = {f"job {member.job_id}": member.tenant_id for member in group.members}
+    of |= {f"its event ({event.where})": event.tenant_id for event in group.events}
+    named = (row.schedule_id, row.schedule_tenant), (row.retry_of, row.retried_tenant), (row.after_id, row.after_tenant)
+    whats = ("schedule {}", "{}, which it retries,", "{}, which it follows,")
+    of |= {what.format(number): owner for what, (number, owner) in zip(whats, named, strict=True) if owner is not None}
+    if row.tenant_id not in history.tenants:
+        yield about_group("I-18", row, f"it belongs to tenant {row.tenant_id}, which does not exist")
+    if row.schedule_id is not None and row.schedule_tenant is None:
+        yield about_group("I-18", row, f"its schedule {row.schedule_id} belongs to nobody")
+    for what, tenant_id in of.items():
+        if tenant_id != row.tenant_id:
+            text = f"it belongs to tenant {row.tenant_id}, {what} to tenant {tenant_id}"
+            yield about_group("I-18", row, text)
+
+
+def check_schedules(history: History) -> Iterator[Finding]:
+    """A schedule, its events and its ticks belong to one tenant."""
+    for thing, number, tenant_id, schedule_id, owner in history.tx.run("verify_foreign_ticks"):
+        text = f"it belongs to tenant {tenant_id}, schedule {schedule_id} to tenant {owner}"
+        yield Finding("I-18", f"{thing} {number}", text)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from headway import testing
 from headway.engine import finish, recovery, worker
 from headway.engine.finish import Ended
-from headway.model.job import Actor, Job
+from headway.model.job import Actor, Claim, Job
+from headway.model.plan import Group
 from headway.model.states import Standing
-from headway.store import db, jobs, postgres, reports, sqlite, workers
+from headway.store import db, groups, jobs, postgres, reports, sqlite, workers
 from headway.store.db import Database, Tx
 
 ALL: dict[str, Callable[[], None]] = {}
@@ -116,8 +119,8 @@ def decision_without_the_stop() -> None:
     """What becomes of a job is decided by what was known of it when it was claimed."""
     read = finish._standing
 
-    def outdated(tx: Tx, job: Job) -> Standing:
-        return replace(read(tx, job), stop=None)
+    def outdated(tx: Tx, job: Job, group: Group | None) -> Standing:
+        return replace(read(tx, job, group), stop=None)
 
     finish._standing = outdated
 
@@ -161,3 +164,48 @@ def worker_id_is_the_host() -> None:
 
     worker.new_identity = alike
     workers.register = take_over
+
+
+@bug("siblings")
+def stage_advanced_by_counting_without_the_lock() -> None:
+    """Who ends a step counts the others before its transaction, and so does the one beside it: each sees one left."""
+    turn, advance = worker.Worker._turn, groups.advance
+    counted, meet = threading.local(), threading.Barrier(2)
+
+    def count_first(self: worker.Worker, ended: list[Any], *rest: Any) -> None:
+        claims = [running.claim for running, _ in ended if running.claim.group_id is not None]
+        counted.others = {claim.group_id: _others(self.database, claim) for claim in claims}
+        if claims:
+            with suppress(threading.BrokenBarrierError):
+                meet.wait(0.5)
+        turn(self, ended, *rest)
+
+    def trust(tx: Tx, group: Group, actor: Actor) -> None:
+        if not getattr(counted, "others", {}).get(group.id):
+            advance(tx, group, actor)
+
+    worker.Worker._turn = count_first  # type: ignore[method-assign, assignment]
+    groups.advance = trust
+
+
+def _others(database: Database, claim: Claim) -> int:
+    text = f"select count(*) from hw_job where group_id = {claim.group_id} and stage = {claim.stage} and status <= 5"
+    with database.read() as tx:
+        ((found,),) = say(tx, f"{text} and id <> {claim.job_id}")
+    return int(found)
+
+
+@bug("plans")
+def group_concluded_before_retries_end() -> None:
+    """A stage is over when the jobs it was made with have ended, whether or not one of them is tried again."""
+    loaded = db.load_statements
+
+    def load(dialect: str) -> dict[str, str]:
+        found = loaded(dialect)
+        names = ("stage_is_open", "group_is_open")
+        return {
+            **found,
+            **{name: found[name].replace("status <= 5", "status <= 5 and retry_of is null") for name in names},
+        }
+
+    sqlite.load_statements = postgres.load_statements = load  # type: ignore[attr-defined]

@@ -19,6 +19,7 @@ from headway.engine.heartbeat import Pulse
 from headway.engine.holder import Holder, Place, Terms
 from headway.engine.pruner import Pruner
 from headway.engine.reserving import End, Wish
+from headway.engine.scheduler import Scheduler
 from headway.engine.supervisor import Supervisor
 from headway.errors import WrongState
 from headway.model.job import SYSTEM
@@ -33,7 +34,7 @@ SCRIPTS: dict[str, Script] = {}
 # These begin with an empty database instead of a migrated one.
 FROM_NOTHING = {"migrate"}
 # These need their tasks to wait for a time that no test can wait for, or to stand still while others judge.
-STEPPING_ONLY = {"failing", "schedule", "prune", "suspend", "damage", "direct"}
+STEPPING_ONLY = {"failing", "schedule", "prune", "suspend", "damage", "direct", "ticks", "calendar", "prune_plans"}
 
 
 def script(function: Script) -> Script:
@@ -656,11 +657,19 @@ def find(name: str) -> Script:
     return mixed(int(seed)) if kind == "mixed" else SCRIPTS[kind]
 
 
+def fire_due(world: World) -> None:
+    """The scheduler's turns until nothing is due."""
+    scheduler = Scheduler(world.app.client)
+    while scheduler.tick() == 0.0:
+        pass
+
+
 def restart(world: World, style: int) -> None:
     """What a process does that is started again: recovery, then work until nothing is left."""
     world.open_gate.set()
     world.recovery().tick()
     world.app.client.resume_queue()
+    fire_due(world)
     if style % 2:
         while drain(world.app) or world.wait_for_due():
             pass
@@ -669,8 +678,10 @@ def restart(world: World, style: int) -> None:
 
 
 def held(world: World) -> list[int]:
-    """What waits for a person."""
-    return _in_state(world, State.WAITING, State.PAUSED, State.ERROR)
+    """What waits for a person. A step whose stage is not open waits for the ones before it."""
+    text = "select id from hw_job where status in (4, 5) or (status = 0 and (hold = 1 or group_id is null)) order by id"
+    with world.database.read() as tx:
+        return [job_id for (job_id,) in tx.connection.execute(text).fetchall()]  # type: ignore[attr-defined]
 
 
 def unfinished(world: World) -> list[int]:

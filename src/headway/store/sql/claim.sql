@@ -1,41 +1,42 @@
 -- The claim: which buckets have ready jobs, what room their lanes have, the first jobs of each, and the taking.
 
 -- name: claim_view
--- All a claim has to know before it looks at jobs, in one answer of (kind, id, number):
--- 0 non-empty buckets, by one probe each however many jobs they hold; 1 limited lanes and their capacity;
--- 2 running jobs per bucket; 3 paused tenants (0: all) and until when; 4 lanes and 5 targets that direct calls had, and
--- how many times in a row; then single facts: 6 the time by the same clock; 7 the version of the concurrency settings;
--- 8 whether a target was touched; 9 whether reservations are active, and when the next of them expires (if one does: the
--- largest number there is); 10 the next waiting time; 11 the next expiry of a job.
+-- All a claim has to know before it looks at jobs, in one answer of (kind, id, number, group, stage):
+-- 0 non-empty buckets, by one probe each however many jobs they hold; 1 limited lanes and their capacity, those of the
+-- policy with a group of 0; 2 running jobs per bucket, and of each stage there; 3 paused tenants (0: all) and until
+-- when; 4 lanes and 5 targets that direct calls had, and how many times in a row; then single facts: 6 the time by the
+-- same clock; 7 the version of the concurrency settings; 8 whether a target was touched; 9 whether reservations are
+-- active, and when the next of them expires (if one does: the largest number there is); 10 the next waiting time; 11 the
+-- next expiry of a job.
 with recursive filled(bucket_id) as (
   select (select j.bucket_id from hw_job j where j.gate = 1 order by j.bucket_id limit 1)
   union all
   select (select j.bucket_id from hw_job j where j.gate = 1 and j.bucket_id > filled.bucket_id order by j.bucket_id limit 1)
   from filled where filled.bucket_id is not null
 )
-select 0, bucket_id, cast(null as bigint) from filled where bucket_id is not null
-union all select 1, id, capacity from hw_lane where capacity is not null
-union all select 2, bucket_id, count(*) from hw_job where status = 3 group by bucket_id
-union all select 3, id, paused_until from hw_tenant where paused_at is not null and (paused_until is null or paused_until > {now})
-union all select 4, id, streak from hw_lane where streak > 0
-union all select 5, id, streak from hw_target where streak > 0
-union all select 6, 0, {now}
-union all select 7, 0, version from hw_setting where name = 'concurrency'
-union all select 8, 0, min(id) from hw_touched
-union all select 9, 0, min(coalesce(expires_at, 9223372036854775807)) from hw_reservation where finished_at is null
-union all select 10, 0, min(not_before) from hw_job where status = 1
-union all select 11, 0, min(expires_at) from hw_job where expires_at is not null and status <= 2 and fence = 0;
+select 0, bucket_id, cast(null as bigint), cast(null as bigint), cast(null as integer) from filled where bucket_id is not null
+union all select 1, id, capacity, case when kind = 'policy' then 0 end, null from hw_lane where capacity is not null
+union all select 2, bucket_id, count(*), group_id, stage from hw_job where status = 3 group by bucket_id, group_id, stage
+union all select 3, id, paused_until, null, null from hw_tenant where paused_at is not null and (paused_until is null or paused_until > {now})
+union all select 4, id, streak, null, null from hw_lane where streak > 0
+union all select 5, id, streak, null, null from hw_target where streak > 0
+union all select 6, 0, {now}, null, null
+union all select 7, 0, version, null, null from hw_setting where name = 'concurrency'
+union all select 8, 0, min(id), null, null from hw_touched
+union all select 9, 0, min(coalesce(expires_at, 9223372036854775807)), null, null from hw_reservation where finished_at is null
+union all select 10, 0, min(not_before), null, null from hw_job where status = 1
+union all select 11, 0, min(expires_at), null, null from hw_job where expires_at is not null and status <= 2 and fence = 0;
 
 -- name: bucket_places
 -- The places of one bucket after a given one, in queue order. `+ 0`, or SQLite plans anew for every value.
-select bucket_id, -priority, position, created_at, id from hw_job
+select bucket_id, -priority, position, created_at, id, group_id, stage from hw_job
 where bucket_id = :bucket_id + 0 and gate = 1 and priority <= :priority + 0
   and (priority < :priority + 0 or (position, created_at, id) > (:position + 0, :created_at + 0, :id + 0))
 order by priority desc, position, created_at, id limit (:limit + 0);
 
 -- name: first_of_bucket
 -- The first places of one bucket, in queue order.
-select bucket_id, -priority, position, created_at, id from hw_job
+select bucket_id, -priority, position, created_at, id, group_id, stage from hw_job
 where bucket_id = :bucket_id + 0 and gate = 1 order by priority desc, position, created_at, id limit (:limit + 0);
 
 -- name: bucket_levels
@@ -51,7 +52,7 @@ select bucket_id, priority from level where priority is not null;
 
 -- name: level_places
 -- The places of one priority of one bucket after a given one, with the time since when they wait.
-select position, created_at, id, queued_at from hw_job
+select position, created_at, id, queued_at, group_id, stage from hw_job
 where bucket_id = :bucket_id + 0 and gate = 1 and priority = :priority + 0
   and (position, created_at, id) > (:position + 0, :created_at + 0, :id + 0)
 order by position, created_at, id limit (:limit + 0);

@@ -16,7 +16,7 @@ update hw_job set status = :status, gate = :gate, priority = :priority, position
   exhausted = :exhausted, hold = :hold, not_before = cast(:not_before as bigint), expires_at = cast(:expires_at as bigint),
   queued_at = cast(:queued_at as bigint), finished_at = cast(:finished_at as bigint), worker_id = cast(:worker_id as bigint),
   slot = cast(:slot as integer), ran = :ran, carries = :carries, stop = cast(:stop as text), stop_by = cast(:stop_by as text),
-  failure_kind = cast(:failure_kind as text), reason = cast(:reason as text), params = :params, options = :options
+  failure_kind = cast(:failure_kind as text), reason = cast(:reason as text), params = :params, unfilled = cast(:unfilled as text), options = :options
 where id = :id and version = :version returning id;
 
 -- name: close_run
@@ -180,8 +180,8 @@ select {job_columns} from hw_job j where j.id = :id {skip_locked};
 select id from hw_job where retry_of = :id limit 1;
 
 -- name: prunable
--- First jobs of chains that ended before the cutoff, oldest first, from a place on.
-select finished_at, id from hw_job where finished_at is not null and retry_of is null and finished_at < :before
+-- First jobs of chains that ended before the cutoff, oldest first, from a place on. Members go with their group.
+select finished_at, id from hw_job where finished_at is not null and retry_of is null and group_id is null and finished_at < :before
   and finished_at >= :after_at and (finished_at > :after_at or id > :after_id) order by finished_at, id limit :limit;
 
 -- name: retries_beyond

@@ -23,8 +23,8 @@ select id, name, paused_at, paused_until, pause_note, version from hw_tenant whe
 select pg_notify('headway', '');
 
 -- name: first_places
-select b.id, -j.priority, j.position, j.created_at, j.id from {ids} b cross join lateral (
-  select k.priority, k.position, k.created_at, k.id from hw_job k where k.bucket_id = b.id and k.gate = 1
+select b.id, -j.priority, j.position, j.created_at, j.id, j.group_id, j.stage from {ids} b cross join lateral (
+  select k.priority, k.position, k.created_at, k.id, k.group_id, k.stage from hw_job k where k.bucket_id = b.id and k.gate = 1
   order by k.priority desc, k.position, k.created_at, k.id limit :limit) j;
 
 -- name: next_position
@@ -39,10 +39,10 @@ with t as materialized (
     case when jsonb_typeof(r.item) = 'array' then (r.item ->> 1)::bigint end as target_id
   from jsonb_array_elements(:params::jsonb) as r(item)
 ), j as (
-  insert into hw_job (id, tenant_id, bucket_id, status, gate, priority, position, created_at, hold, target_id, not_before, expires_at,
-    queued_at, key, task, params, options, created_by)
+  insert into hw_job (id, tenant_id, bucket_id, status, gate, priority, position, created_at, hold, target_id, template_id, not_before,
+    expires_at, queued_at, key, task, params, options, created_by)
   select r.id, :tenant_id, :bucket_id, t.status, case when t.status = 2 and r.target_id is null then 1 else 0 end, :priority, r.id << 20,
-    t.now, :hold, r.target_id, t.start, cast(:expires_at as bigint), case when t.status = 2 then t.now end, cast(:key as text), :task,
+    t.now, :hold, r.target_id, cast(:template_id as bigint), t.start, cast(:expires_at as bigint), case when t.status = 2 then t.now end, cast(:key as text), :task,
     r.params, :options, :actor
   from r, t on conflict (tenant_id, task, key) where key is not null and status <= 5 do nothing
   returning id, status, created_at
@@ -59,7 +59,8 @@ with j as (
   select nextval('hw_job_id'), j.tenant_id, j.bucket_id, case when :delay > 0 then 1 else 2 end,
     case when :delay > 0 or j.target_id is not null then 0 else 1 end,
     coalesce(cast(:priority as smallint), j.priority), coalesce(cast(:position as bigint), j.position), {now}, j.attempt + 1, :auto, j.id,
-    j.target_id, j.group_id, j.stage, j.step, j.unfilled, j.template_id, case when :delay > 0 then {now} + :delay end, case when :delay > 0 then null else {now} end,
+    j.target_id, case when :in_group = 1 then j.group_id end, case when :in_group = 1 then j.stage end, case when :in_group = 1 then j.step end, case when :in_group = 1 then j.unfilled end,
+  j.template_id, case when :delay > 0 then {now} + :delay end, case when :delay > 0 then null else {now} end,
     j.key, j.task, coalesce(cast(:params as text), j.params), coalesce(cast(:options as text), j.options), :actor
   from hw_job j where j.id = :id
   returning id, tenant_id, status, retry_of
@@ -146,3 +147,53 @@ update hw_job j set gate = 1 from k where j.id = k.id returning j.id;
 -- Those that somebody is changing right now get their lanes before they are claimed.
 with k as materialized (select id from hw_job where status <= 2 and bucket_id = :from_id for update skip locked)
 update hw_job j set bucket_id = :to_id, version = j.version + 1 from k where j.id = k.id returning j.id, j.tenant_id, j.version, j.status;
+
+-- name: add_members
+with r as materialized (
+  select nextval('hw_job_id') as id, o.* from (
+    select m.* from jsonb_array_elements(:rows::jsonb) with ordinality as a(item, n),
+      jsonb_to_record(a.item) as m(stage integer, step text, task text, bucket_id bigint, target_id bigint, priority smallint, params text,
+        unfilled text, options text, hold smallint, template_id bigint, not_before bigint, delay bigint)
+    order by a.n) o
+), s as materialized (
+  select r.*, {now} as now, coalesce(r.not_before, {now} + r.delay) as start from r
+), m as materialized (
+  select s.*, case when s.hold = 1 or s.stage <> :open then 0 when s.start > s.now then 1 else 2 end as status from s
+), j as (
+  insert into hw_job (id, tenant_id, bucket_id, status, gate, priority, position, created_at, hold, target_id, group_id, stage, step,
+    unfilled, template_id, not_before, queued_at, task, params, options, created_by)
+  select id, :tenant_id, bucket_id, status, case when status = 2 and target_id is null then 1 else 0 end, priority, id << 20, now, hold, target_id,
+    cast(:group_id as bigint), stage, step, unfilled, template_id, start, case when status = 2 then now end, task, params, options, :actor from m
+  returning id, status, created_at
+), e as (
+  insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor)
+  select :tenant_id, 'job', id, 1, 'job.created', status, created_at, :actor from j
+)
+select id from j order by id;
+
+-- name: release_stage
+with k as materialized (
+  select id from hw_job where group_id = :group_id and group_id is not null and stage = :stage and status <= 5 and status = 0 and hold = 0
+  order by id for update
+), u as (
+  update hw_job j set status = case when j.not_before > {now} then 1 else 2 end,
+    gate = case when j.not_before > {now} or j.target_id is not null then 0 else 1 end,
+    queued_at = case when j.not_before > {now} then null else {now} end, version = j.version + 1
+  from k where j.id = k.id and j.status = 0 and j.hold = 0 returning j.id, j.tenant_id, j.version, j.status, j.target_id
+), e as (
+  insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor)
+  select tenant_id, 'job', id, version, 'job.released', status, {now}, :actor from u
+)
+select id, target_id from u;
+
+-- name: end_waiting_members
+with k as materialized (
+  select id from hw_job where group_id = :group_id and group_id is not null and stage > :stage and status <= 5 and status = 0 order by id for update
+), u as (
+  update hw_job j set status = :status, hold = 0, finished_at = {now}, reason = :reason, version = j.version + 1
+  from k where j.id = k.id and j.status = 0 returning j.id, j.tenant_id, j.version
+), e as (
+  insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, data)
+  select tenant_id, 'job', id, version, :kind, :status, {now}, :actor, :data from u
+)
+select id from u;

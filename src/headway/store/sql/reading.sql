@@ -30,6 +30,19 @@ order by id desc limit :limit;
 -- name: walk_failed
 select id from hw_job where tenant_id = :tenant_id and status = 7 and id < :before and id >= :floor order by id desc limit :limit;
 
+-- name: walk_group
+-- The members of a group, all of them sorted: a group has its bounds.
+select id from hw_job where group_id = :group_id and group_id is not null and id < :before and id >= :floor order by id desc limit :limit;
+
+-- name: walk_schedule
+-- The jobs of a schedule's executions, all of them sorted. Only where they are not many.
+select j.id from hw_group g join hw_job j on j.group_id = g.id and j.group_id is not null
+where g.schedule_id = :schedule_id and g.schedule_id is not null and j.id < :before and j.id >= :floor order by j.id desc limit :limit;
+
+-- name: count_of_schedule
+select count(*) from (select 1 as one from hw_group g join hw_job j on j.group_id = g.id and j.group_id is not null
+  where g.schedule_id = :schedule_id and g.schedule_id is not null limit :most) w;
+
 -- name: walk_runs
 select job_id from hw_run where job_id < :before and job_id >= :floor order by job_id desc limit :limit;
 
@@ -52,6 +65,9 @@ select {job_columns} from hw_job j where j.id in {ids} and j.tenant_id = :tenant
   and (cast(:task as text) is null or j.task = :task)
   and (cast(:key as text) is null or j.key = :key)
   and (cast(:target_id as bigint) is null or j.target_id = :target_id)
+  and (cast(:group_id as bigint) is null or j.group_id = :group_id)
+  and (cast(:schedule_id as bigint) is null
+    or exists (select 1 from hw_group g where g.id = j.group_id and g.schedule_id = :schedule_id))
   and (cast(:failure_kind as text) is null or j.failure_kind = :failure_kind)
   and (cast(:by_name as text) is null or j.created_by like :by_name escape '!' or j.created_by like :by_id escape '!')
   and (cast(:q as text) is null or lower(j.task) like :q escape '!' or lower(j.key) like :q escape '!' or lower(j.reason) like :q escape '!'
@@ -67,6 +83,9 @@ where r.job_id in {ids} and r.tenant_id = :tenant_id
   and (cast(:task as text) is null or r.task = :task)
   and (cast(:key as text) is null or j.key = :key)
   and (cast(:target_id as bigint) is null or j.target_id = :target_id)
+  and (cast(:group_id as bigint) is null or j.group_id = :group_id)
+  and (cast(:schedule_id as bigint) is null
+    or exists (select 1 from hw_group g where g.id = j.group_id and g.schedule_id = :schedule_id))
   and (cast(:failure_kind as text) is null or j.failure_kind = :failure_kind)
   and (cast(:by_name as text) is null or j.created_by like :by_name escape '!' or j.created_by like :by_id escape '!')
   and (cast(:q as text) is null or lower(r.task) like :q escape '!' or lower(r.error) like :q escape '!')
@@ -102,7 +121,8 @@ order by j.priority desc, j.position, j.created_at, j.id limit :limit;
 
 -- name: line
 -- The beginning of a tenant's queue in claim order, with all that tells when each may start.
-select id, status, bucket_id, priority, position, created_at, queued_at, not_before, expires_at, target_id, fence, ran
+select id, status, bucket_id, priority, position, created_at, queued_at, not_before, expires_at, target_id, fence, ran,
+  group_id, stage
 from hw_job where tenant_id = :tenant_id and status <= 2 order by priority desc, position, created_at, id limit :limit;
 
 -- name: tenants_in_line
@@ -117,11 +137,12 @@ select tenant_id from found where tenant_id is not null;
 
 -- name: running_jobs
 -- Every running job with its owner; no more than there are slots.
-select id, tenant_id, bucket_id, worker_id, slot, task, claimed_at, target_id, ran from hw_job where status = 3 order by worker_id, slot;
+select id, tenant_id, bucket_id, worker_id, slot, task, claimed_at, target_id, ran, group_id, stage
+from hw_job where status = 3 order by worker_id, slot;
 
 -- name: due_jobs
 -- SCHEDULED jobs whose time has come, as many as a claim promotes at once, and since when they are queued then.
-select id, bucket_id, target_id, priority, position, created_at, {now} from hw_job
+select id, bucket_id, target_id, priority, position, created_at, {now}, group_id, stage from hw_job
 where status = 1 and not_before <= {now} order by not_before, id limit 500;
 
 -- name: lapsed_jobs
@@ -146,7 +167,7 @@ left join hw_job h on h.target_id = t.id and h.target_id is not null and (h.stat
 
 -- name: spots_of
 -- Where jobs stand.
-select id, bucket_id, target_id, priority, position, created_at, queued_at from hw_job where id in {ids};
+select id, bucket_id, target_id, priority, position, created_at, queued_at, group_id, stage from hw_job where id in {ids};
 
 -- name: held_since
 -- Since when PAUSED and ERROR jobs are.

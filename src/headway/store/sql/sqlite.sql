@@ -15,7 +15,7 @@
 
 -- name: first_places
 -- The first places of several buckets at once.
-select j.bucket_id, -j.priority, j.position, j.created_at, j.id from json_each(:ids) b join hw_job j on j.id in (
+select j.bucket_id, -j.priority, j.position, j.created_at, j.id, j.group_id, j.stage from json_each(:ids) b join hw_job j on j.id in (
   select k.id from hw_job k where k.bucket_id = b.value and k.gate = 1
   order by k.priority desc, k.position, k.created_at, k.id limit (:limit + 0));
 
@@ -27,10 +27,10 @@ update hw_counter set value = value + 1 where name = 'job' returning value << 20
 -- New jobs that differ only in their params and their targets, with their first events. One whose key is taken is left
 -- out. `:params` is an array of texts; on a target, of [text, target id].
 update hw_counter set value = value + json_array_length(:params) where name = 'job';
-insert into hw_job (id, tenant_id, bucket_id, status, gate, priority, position, created_at, hold, target_id, not_before, expires_at,
-  queued_at, key, task, params, options, created_by)
+insert into hw_job (id, tenant_id, bucket_id, status, gate, priority, position, created_at, hold, target_id, template_id, not_before,
+  expires_at, queued_at, key, task, params, options, created_by)
 select c.first + r.key, :tenant_id, :bucket_id, c.status, c.status = 2 and r.type = 'text', :priority, (c.first + r.key) << 20, :now,
-  :hold, case when r.type <> 'text' then r.value ->> 1 end, c.start, :expires_at, case when c.status = 2 then :now end, :key, :task,
+  :hold, case when r.type <> 'text' then r.value ->> 1 end, :template_id, c.start, :expires_at, case when c.status = 2 then :now end, :key, :task,
   case when r.type = 'text' then r.value else r.value ->> 0 end, :options, :actor
 from (select value - json_array_length(:params) + 1 as first, coalesce(:not_before, :now + :delay) as start,
         case when :hold = 1 then 0 when coalesce(:not_before, :now + :delay) > :now then 1 else 2 end as status
@@ -49,7 +49,8 @@ insert into hw_job (id, tenant_id, bucket_id, status, gate, priority, position, 
   group_id, stage, step, unfilled, template_id, not_before, queued_at, key, task, params, options, created_by)
 select c.value, j.tenant_id, j.bucket_id, case when :delay > 0 then 1 else 2 end, case when :delay > 0 or j.target_id is not null then 0 else 1 end,
   coalesce(:priority, j.priority), coalesce(:position, j.position), :now, j.attempt + 1, :auto, j.id, j.target_id,
-  j.group_id, j.stage, j.step, j.unfilled, j.template_id, case when :delay > 0 then :now + :delay end, case when :delay > 0 then null else :now end,
+  case when :in_group = 1 then j.group_id end, case when :in_group = 1 then j.stage end, case when :in_group = 1 then j.step end, case when :in_group = 1 then j.unfilled end,
+  j.template_id, case when :delay > 0 then :now + :delay end, case when :delay > 0 then null else :now end,
   j.key, j.task, coalesce(:params, j.params), coalesce(:options, j.options), :actor
 from hw_job j join hw_counter c on c.name = 'job' where j.id = :id;
 insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, data)
@@ -115,3 +116,40 @@ update hw_job set gate = 0 where id in {ids} and gate = 1 returning id;
 
 -- name: open_gates
 update hw_job set gate = 1 where id in {ids} and gate = 0 and status = 2 returning id;
+
+-- name: add_members
+-- The jobs of a group, with their first events. `:rows` is an array of objects. What is not of the open stage waits.
+update hw_counter set value = value + json_array_length(:rows) where name = 'job';
+insert into hw_job (id, tenant_id, bucket_id, status, gate, priority, position, created_at, hold, target_id, group_id, stage, step,
+  unfilled, template_id, not_before, queued_at, task, params, options, created_by)
+select m.id, :tenant_id, m.bucket_id, m.status, m.status = 2 and m.target_id is null, m.priority, m.id << 20, :now, m.hold, m.target_id,
+  :group_id, m.stage, m.step, m.unfilled, m.template_id, m.start, case when m.status = 2 then :now end, m.task, m.params, m.options, :actor
+from (select s.*, case when s.hold = 1 or s.stage <> :open then 0 when s.start > :now then 1 else 2 end as status from (
+  select c.value - json_array_length(:rows) + 1 + r.key as id, r.value ->> 'stage' as stage, r.value ->> 'step' as step,
+    r.value ->> 'task' as task, r.value ->> 'bucket_id' as bucket_id, r.value ->> 'target_id' as target_id,
+    r.value ->> 'priority' as priority, r.value ->> 'params' as params, r.value ->> 'unfilled' as unfilled,
+    r.value ->> 'options' as options, r.value ->> 'hold' as hold, r.value ->> 'template_id' as template_id,
+    coalesce(r.value ->> 'not_before', :now + (r.value ->> 'delay')) as start
+  from hw_counter c cross join json_each(:rows) r where c.name = 'job') s) m;
+insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor)
+select j.tenant_id, 'job', j.id, 1, 'job.created', j.status, j.created_at, :actor
+from hw_counter c join hw_job j on j.id > c.value - json_array_length(:rows) where c.name = 'job' order by j.id
+returning thing_id;
+
+-- name: release_stage
+-- The members of a stage that only waited for it.
+insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor)
+select tenant_id, 'job', id, version + 1, 'job.released', case when not_before > :now then 1 else 2 end, :now, :actor
+from hw_job where group_id = :group_id and group_id is not null and stage = :stage and status <= 5 and status = 0 and hold = 0 order by id;
+update hw_job set status = case when not_before > :now then 1 else 2 end,
+  gate = case when not_before > :now or target_id is not null then 0 else 1 end,
+  queued_at = case when not_before > :now then null else :now end, version = version + 1
+where group_id = :group_id and group_id is not null and stage = :stage and status <= 5 and status = 0 and hold = 0 returning id, target_id;
+
+-- name: end_waiting_members
+-- What would have come after a stage that failed.
+insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, data)
+select tenant_id, 'job', id, version + 1, :kind, :status, :now, :actor, :data
+from hw_job where group_id = :group_id and group_id is not null and stage > :stage and status <= 5 and status = 0 order by id;
+update hw_job set status = :status, hold = 0, finished_at = :now, reason = :reason, version = version + 1
+where group_id = :group_id and group_id is not null and stage > :stage and status <= 5 and status = 0 returning id;

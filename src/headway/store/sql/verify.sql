@@ -4,7 +4,7 @@
 -- name: verify_jobs
 -- A page of jobs, each with its run. Params stay here: only whether they agree is of interest.
 select j.id, j.tenant_id, j.bucket_id, j.status, j.gate, j.priority, j.position, j.fence, j.version, j.retry_auto, j.exhausted,
-  j.retry_of, j.target_id, j.started_at, j.stop, j.key, j.task,
+  j.retry_of, j.target_id, j.started_at, j.stop, j.key, j.task, j.group_id,
   r.tenant_id, r.task, r.started_at, r.status, case when r.params = j.params then 1 else 0 end
 from hw_job j left join hw_run r on r.job_id = j.id where j.id > :after order by j.id limit :limit;
 
@@ -205,3 +205,76 @@ where c.id > :after and c.id <= :upto and c.retry_auto = 1;
 select c.id from hw_job c join hw_event b on b.thing_id = c.id and b.thing = 'job' and b.version = 1
 join hw_event e on e.thing_id = c.retry_of and e.thing = 'job' and e.status >= 6 and (e.xmin = b.xmin or e.at = b.at)
 where c.id > :after and c.id <= :upto and c.retry_auto = 1;
+
+-- name: verify_groups
+-- A page of groups and executions, each with the tenants of what it names and the event that ended the group it waited for.
+select g.id, g.tenant_id, g.kind, g.on_failure, g.status, g.stage, g.after_id, case when g.cancelled_by is null then 0 else 1 end, g.error,
+  g.finished_at, g.version, g.schedule_id, g.retry_of, s.tenant_id, r.tenant_id, a.tenant_id, e.id
+from hw_group g left join hw_schedule s on s.id = g.schedule_id left join hw_group r on r.id = g.retry_of left join hw_group a on a.id = g.after_id
+left join hw_event e on e.thing_id = a.id and e.thing = a.kind and e.version = a.version and a.finished_at is not null
+where g.id > :after order by g.id limit :limit;
+
+-- name: verify_group_events
+select e.thing_id, e.id, e.thing, e.version, e.kind, e.at, e.data, e.tenant_id from hw_event e
+where e.thing_id > :after and e.thing_id <= :upto and e.thing in ('execution', 'group') order by e.thing_id, e.version, e.id;
+
+-- name: verify_members
+-- The jobs of a page of groups, and where in the order of all events they were made, let go, claimed, and ended.
+select j.group_id, j.id, j.tenant_id, coalesce(j.stage, 0), j.step, j.status, j.hold, j.reason, j.options, j.retry_of,
+  min(case when e.version = 1 then e.id end), min(case when e.version = 1 then e.at end), min(case when e.status between 1 and 3 then e.id end),
+  min(case when e.kind = 'job.claimed' then e.id end), min(case when e.status >= 6 then e.id end),
+  coalesce(sum(case when e.kind = 'job.released' then 1 end), 0), min(case when e.kind = 'job.released' then e.at end)
+from hw_job j left join hw_event e on e.thing_id = j.id and e.thing = 'job'
+where j.group_id > :after and j.group_id <= :upto and j.group_id is not null group by j.id order by j.group_id, coalesce(j.stage, 0), j.id;
+
+-- name: verify_loose_groups
+-- Groups, executions and schedules that only events or jobs know.
+select e.thing, e.thing_id, min(e.id) from hw_event e where (e.thing in ('execution', 'group')
+  and not exists (select 1 from hw_group g where g.id = e.thing_id and g.kind = e.thing))
+  or (e.thing = 'schedule' and not exists (select 1 from hw_schedule s where s.id = e.thing_id)) group by e.thing, e.thing_id
+union all
+select 'group', j.group_id, min(j.id) from hw_job j where j.group_id is not null and not exists (select 1 from hw_group g where g.id = j.group_id)
+group by j.group_id order by 1, 2;
+
+-- name: verify_schedules
+select id, tenant_id, definition, enabled, decided_until, next_at, created_at, deleted_at, version from hw_schedule order by id;
+
+-- name: verify_schedule_events
+select e.thing_id, e.version, e.kind, e.at, e.data, e.tenant_id from hw_schedule s join hw_event e on e.thing_id = s.id and e.thing = 'schedule'
+order by e.thing_id, e.version;
+
+-- name: verify_ticks
+-- A page of the ledger, each row with the execution that it names and the event that says it was skipped.
+select t.schedule_id, t.nominal_at, t.id, t.tenant_id, t.until, t.count, t.outcome, t.reason, t.execution_id, t.decided_at,
+  g.id, g.schedule_id, g.reason, g.nominal_at, e.id
+from hw_tick t left join hw_group g on g.id = t.execution_id
+left join hw_event e on e.thing_id = t.id and e.thing = 'tick' and e.version = 1 and e.kind = 'schedule.tick.skipped'
+where (t.schedule_id, t.nominal_at, t.id) > (:after_schedule, :after_at, :after_id) order by t.schedule_id, t.nominal_at, t.id limit :limit;
+
+-- name: verify_executions
+-- A page of executions by schedule, and where in the order of all events they were made, begun and ended.
+select g.schedule_id, g.id, g.reason, g.nominal_at, g.created_at, g.finished_at, c.id,
+  case when c.data like '%"after_id"%' then 1 else 0 end,
+  (select min(b.id) from hw_event b where b.thing_id = g.id and b.thing = 'execution' and b.kind = 'execution.begun'), f.id
+from hw_group g left join hw_event c on c.thing_id = g.id and c.thing = 'execution' and c.version = 1
+left join hw_event f on f.thing_id = g.id and f.thing = 'execution' and f.version = g.version and f.kind = 'execution.finished'
+where g.schedule_id is not null and (g.schedule_id, g.id) > (:after_schedule, :after_id) order by g.schedule_id, g.id limit :limit;
+
+-- name: verify_unticked
+-- Executions of a tick that is not in the ledger as theirs; and backfills of a time that had fired before.
+select g.schedule_id, g.id, g.nominal_at, g.reason from hw_group g where g.schedule_id is not null and g.reason = 'tick'
+  and not exists (select 1 from hw_tick t where t.schedule_id = g.schedule_id and t.nominal_at = g.nominal_at and t.outcome = 'FIRED'
+    and t.execution_id = g.id)
+union all
+select g.schedule_id, g.id, g.nominal_at, g.reason from hw_group g join hw_tick t on t.schedule_id = g.schedule_id and t.nominal_at = g.nominal_at
+  and t.outcome = 'FIRED' and t.decided_at + :settle < g.created_at where g.schedule_id is not null and g.reason = 'backfill' order by 1, 2;
+
+-- name: verify_foreign_ticks
+-- Ticks, and events of ticks and schedules, of another tenant than the schedule's.
+select 'tick', t.id, t.tenant_id, s.id, s.tenant_id from hw_tick t join hw_schedule s on s.id = t.schedule_id where t.tenant_id <> s.tenant_id
+union all
+select 'event', e.id, e.tenant_id, s.id, s.tenant_id from hw_schedule s join hw_event e on e.thing_id = s.id and e.thing = 'schedule'
+where e.tenant_id <> s.tenant_id
+union all
+select 'event', e.id, e.tenant_id, s.id, s.tenant_id from hw_tick t join hw_schedule s on s.id = t.schedule_id
+join hw_event e on e.thing_id = t.id and e.thing = 'tick' where e.tenant_id <> s.tenant_id;

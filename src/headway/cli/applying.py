@@ -1,0 +1,62 @@
+"""`apply`: templates, schedules and targets from a TOML file."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headway.cli.call import Call, command
+from headway.cli.running import AppOption
+
+
+def register(root: typer.Typer) -> None:
+    @command(root, "apply")
+    def apply(
+        call: Call,
+        file: Annotated[str, typer.Argument(metavar="FILE", help="A TOML file.", show_default=False)],
+        dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
+        app: AppOption = None,
+    ) -> None:
+        """Bring templates, schedules and targets to what a file says. What it does not name stays as it is."""
+        from headway.engine.applying import plan
+        from headway.model import manifest
+
+        wanted = manifest.read(_text(file), file)
+        with_tasks = call.app(app)
+        with call.desk(with_tasks) if dry_run else call.workshop(with_tasks) as desk:
+            found = plan(desk.client, wanted, file)
+            if not dry_run:
+                found.run()
+        if call.out.as_json:
+            items = [
+                {"change": one.sign, "thing": one.thing, "name": one.name, "differences": list(one.words)}
+                for one in found.changes
+            ]
+            call.out.data({"items": items, "applied": not dry_run, "left": list(found.left), "next": None})
+            return
+        for change in found.changes:
+            call.out.lines(str(change))
+        for name in found.left:
+            call.out.say(f"schedule {name} is not in this file and stays: headway schedules delete {shlex.quote(name)}")
+        call.out.say(_summary(len(found.due), dry_run=dry_run))
+
+
+def _text(file: str) -> str:
+    from headway.errors import BadInput
+
+    try:
+        return Path(file).read_text("utf-8")
+    except OSError as error:
+        raise BadInput(f"{file} cannot be read ({error.strerror}): name another file", field="file") from None
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{file} is not UTF-8 text (byte {error.start})", field="file") from None
+
+
+def _summary(count: int, *, dry_run: bool) -> str:
+    if not count:
+        return "nothing to do"
+    what = f"{count} change{'' if count == 1 else 's'}"
+    return f"{what}; nothing was stored: leave --dry-run out to do it" if dry_run else f"{what} applied"

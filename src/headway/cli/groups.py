@@ -1,0 +1,142 @@
+"""Groups, jobs that belong together: `groups ls`, `show`, `cancel`, `retry`. Executions share what is here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headway.cli.call import Call, Desk, command, family
+from headway.cli.choosing import LARGEST
+from headway.cli.jobs import Cursor, Limit, more
+
+if TYPE_CHECKING:
+    from headway.store.plans_reading import GroupView
+    from headway.store.reading import Event
+
+groups = family("Look at groups, jobs that belong together; stop them, try them again.")
+Id = Annotated[int, typer.Argument(metavar="ID", help="A group by its number.", min=1, max=LARGEST)]
+Status = Annotated[
+    str | None, typer.Option("--status", metavar="STATUS", help="RUNNING, COMPLETED, PARTIAL or CANCELLED.")
+]
+GROUP_STATUSES = ("RUNNING", "COMPLETED", "PARTIAL", "CANCELLED")
+
+
+@command(groups, "ls")
+def ls(call: Call, status: Status = None, limit: Limit = 20, cursor: Cursor = None) -> None:
+    """List groups, the newest first: their status, the open stage, and who holds them up."""
+    from headway.cli.plan_shapes import group_json
+    from headway.cli.plan_tables import group_table
+    from headway.store import plans_reading
+
+    wanted = checked_status(status, GROUP_STATUSES)
+    with call.desk() as desk:
+        with desk.read() as tx:
+            page = plans_reading.groups_page(tx, desk.tenant_id, status=wanted, limit=limit, cursor=cursor)
+        now = desk.database.clock.now()
+    if call.out.as_json:
+        call.out.data({"items": [group_json(view) for view in page.items], "next": page.next})
+    elif not page.items:
+        call.out.say("no group is like that" if wanted else "no groups yet")
+        call.out.say("they are made in Python: app.plan('nightly').then(a.step()).then(b.step()).start()")
+    else:
+        call.out.show(group_table(page.items, now))
+        more(call, page.next)
+
+
+def checked_status(given: str | None, known: Sequence[str]) -> str | None:
+    from headway.errors import BadInput
+    from headway.model.values import closest
+
+    if given is None:
+        return None
+    name = {"CANCELED": "CANCELLED", "RUNNING": known[0]}.get(given.strip().upper(), given.strip().upper())
+    if name not in known:
+        near = closest(name, known)
+        hint = f"did you mean {near}?" if near else f"one of {', '.join(known)}"
+        raise BadInput(f"--status: there is no status {given!r}: {hint}", field="status")
+    return name
+
+
+@command(groups, "show")
+def show(call: Call, group_id: Id) -> None:
+    """Show a group with its steps by stage, its history, and what lets it go on."""
+    from headway.cli.plan_shapes import group_json
+
+    with call.desk() as desk:
+        view, events = looked_up(desk, group_id, "group")
+        answer_with(call, desk, view, events, group_json(view, steps=True))
+
+
+def looked_up(desk: Desk, group_id: int, kind: str) -> tuple[GroupView, list[Event]]:
+    from headway.store import plans_reading
+    from headway.store.reading import Event
+
+    with desk.read() as tx:
+        view = plans_reading.group_view(tx, desk.tenant_id, group_id, kind)
+        events = [Event(*row) for row in tx.run("events_of", thing=kind, thing_id=group_id, after=0, limit=1_000)]
+    return view, events
+
+
+def answer_with(
+    call: Call, desk: Desk, view: GroupView, events: list[Event], shape: dict[str, Any], zone: str = "UTC"
+) -> None:
+    from headway.cli.plan_tables import group_page, group_remedies, step_table
+    from headway.cli.shapes import event_json
+    from headway.cli.tables import event_table
+
+    now = desk.database.clock.now()
+    if call.out.as_json:
+        call.out.data({**shape, "events": [event_json(event) for event in events]})
+        return
+    call.out.show(group_page(view, now, zone), "", step_table(view, now), "", event_table(events, now))
+    for line in group_remedies(view):
+        call.out.say(line)
+
+
+@command(groups, "cancel")
+def cancel(call: Call, group_id: Id) -> None:
+    """End a group: what waits at once, what runs as soon as it stops."""
+    from headway.cli.plan_shapes import group_json
+
+    with call.desk() as desk:
+        desk.client.groups.cancel(group_id, "group")
+        view, _ = looked_up(desk, group_id, "group")
+    cancelled(call, view, group_json(view, steps=True))
+
+
+def cancelled(call: Call, view: GroupView, shape: dict[str, Any]) -> None:
+    group = view.group
+    if call.out.as_json:
+        call.out.data(shape)
+        return
+    running = [f"{step.step} (job {step.job_id})" for step in view.steps if not step.status.terminal]
+    if group.finished_at is None:
+        call.out.show(f"{group.kind} {group.id} is being cancelled: {', '.join(running)} asked to stop")
+    else:
+        call.out.show(f"{group.kind} {group.id} is {group.status}")
+
+
+@command(groups, "retry")
+def retry(call: Call, group_id: Id) -> None:
+    """Run what failed, and what would have come after it, as a new group. What succeeded is not run again."""
+    from headway.cli.plan_shapes import group_json
+
+    with call.desk() as desk:
+        made = desk.client.groups.retry(group_id, "group")
+        view, _ = looked_up(desk, made, "group")
+    retried(call, view, group_json(view, steps=True))
+
+
+def retried(call: Call, view: GroupView, shape: dict[str, Any]) -> None:
+    group = view.group
+    if call.out.as_json:
+        call.out.data(shape)
+        return
+    again = [step.step for step in view.steps if not step.linked]
+    kept = len(view.steps) - len(again)
+    call.out.show(str(group.id))
+    linked = f"; {kept} other{' is' if kept == 1 else 's are'} linked, not run again" if kept else ""
+    call.out.say(f"{group.kind} {group.id} runs again what {group.retry_of} did not finish: {', '.join(again)}{linked}")
+    call.out.say(f"see it with `headway {group.kind}s show {group.id}`")

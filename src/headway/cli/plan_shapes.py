@@ -1,0 +1,145 @@
+"""Groups, executions, schedules, ticks and templates as JSON, by the field names of the API."""
+
+from __future__ import annotations
+
+from headway.cli.shapes import Json, actor_json, time_or_none
+from headway.engine.schedules import Preview
+from headway.model import cron
+from headway.model.schedule import Definition, Schedule, Tick
+from headway.model.sentence import sentence
+from headway.model.template import FIELDS, Template
+from headway.model.values import duration_text, instant_text
+from headway.store.plans_reading import GroupView, StepView
+
+
+def step_json(step: StepView) -> Json:
+    """A step as its last job stands. `linked`: it succeeded in what this one retries."""
+    return {
+        "step": step.step,
+        "stage": step.stage,
+        "task": step.task,
+        "job_id": step.job_id,
+        "status": step.status.name,
+        "attempt": step.attempt,
+        "started_at": time_or_none(step.started_at),
+        "finished_at": time_or_none(step.finished_at),
+        "reason": step.reason,
+        "error": step.error,
+        "continue_on_failure": step.tolerated,
+        "linked": step.linked,
+    }
+
+
+def group_json(view: GroupView, *, steps: bool = False) -> Json:
+    """**Group** of the API."""
+    group = view.group
+    return {
+        "group_id": group.id,
+        "name": group.name,
+        "mode": group.mode,
+        "on_failure": group.on_failure,
+        "status": group.status,
+        "stage": group.stage,
+        "stages": group.stages,
+        **_common(view, steps=steps),
+    }
+
+
+def execution_json(view: GroupView, *, steps: bool = False) -> Json:
+    """**Execution** of the API."""
+    group = view.group
+    return {
+        "execution_id": group.id,
+        "schedule_id": group.schedule_id,
+        "name": group.name,
+        "kind": group.reason,
+        "nominal_at": time_or_none(group.nominal_at),
+        "status": group.status,
+        "current_stage": group.stage,
+        "stages": group.stages,
+        "error": group.error,
+        "after": group.after_id if group.stage < 0 and group.finished_at is None else None,
+        **_common(view, steps=steps),
+    }
+
+
+def _common(view: GroupView, *, steps: bool) -> Json:
+    group = view.group
+    return {
+        "held_by": [step_json(step) for step in view.held_by],
+        "counts": view.counts,
+        "retry_of": group.retry_of,
+        "created_at": time_or_none(group.created_at),
+        "started_at": time_or_none(view.started_at),
+        "finished_at": time_or_none(group.finished_at),
+        "created_by": actor_json(group.created_by),
+        **({"steps": [step_json(step) for step in view.steps]} if steps else {}),
+    }
+
+
+def in_words(definition: Definition) -> str:
+    """When a schedule fires, as a sentence."""
+    if definition.cron is not None:
+        return sentence(cron.parse(definition.cron), definition.timezone)
+    if definition.interval is not None:
+        return f"every {duration_text(definition.interval)}"
+    if len(definition.times) == 1:
+        return f"once, at {instant_text(definition.times[0])}"
+    return f"at {len(definition.times)} given times"
+
+
+def schedule_json(schedule: Schedule) -> Json:
+    """**Schedule** of the API."""
+    definition = schedule.parsed
+    facts = definition.facts()
+    return {
+        "schedule_id": schedule.id,
+        "name": schedule.name,
+        "enabled": bool(schedule.enabled),
+        **{name: facts.get(name) for name in ("cron", "interval", "times", "timezone")},
+        "params": dict(definition.params),
+        **{name: facts.get(name) for name in ("template", "steps", "on_failure", "overlap", "catch_up", "window")},
+        **{name: facts.get(name) for name in ("cap", "jitter", "start", "end", "note")},
+        "origin": schedule.origin,
+        "last_run_at": time_or_none(schedule.last_run_at),
+        "next_run_at": time_or_none(schedule.next_at),
+        "sentence": in_words(definition),
+        "created_at": time_or_none(schedule.created_at),
+        "created_by": actor_json(schedule.created_by),
+        "version": schedule.version,
+    }
+
+
+def tick_json(tick: Tick) -> Json:
+    """**Tick** of the API."""
+    return {
+        "schedule_id": tick.schedule_id,
+        "nominal_at": instant_text(tick.nominal_at),
+        "until": instant_text(tick.until),
+        "count": tick.count,
+        "outcome": tick.outcome,
+        "reason": tick.reason,
+        "execution_id": tick.execution_id,
+        "decided_at": instant_text(tick.decided_at),
+    }
+
+
+def preview_json(preview: Preview) -> Json:
+    return {"at": instant_text(preview.at), "local": preview.local, "note": preview.note}
+
+
+def template_json(template: Template) -> Json:
+    """**Template** of the API."""
+    fields = template.fields
+    return {
+        "template_id": template.id,
+        "name": template.name,
+        "task": template.task,
+        "params": template.params,
+        **{name: fields.get(name) for name in FIELDS if name not in ("params", "open_params")},
+        "open_params": list(template.open_params),
+        "archived_at": time_or_none(template.archived_at),
+        "created_at": time_or_none(template.created_at),
+        "created_by": actor_json(template.created_by),
+        "version": template.version,
+    }

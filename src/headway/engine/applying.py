@@ -1,0 +1,181 @@
+"""A file of templates, schedules and targets, brought into the database: what would change, and changing it.
+
+All of it is checked before anything is stored. Templates go first, because schedules name them. Each change is a
+transaction of its own; after a crash in between the same file says what is left to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from headway.engine.templates import check_template
+from headway.errors import BadInput, NotFound
+from headway.model.manifest import Manifest, ScheduleWish, TargetWish, TemplateWish, differences, refuse
+from headway.model.schedule import Schedule
+from headway.model.template import Template
+from headway.store import targets, templates
+from headway.store.db import Tx
+
+if TYPE_CHECKING:
+    from headway.engine.client import Client
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What the file means for one thing: `+` it is made, `~` it changes, `=` it is as the file says."""
+
+    sign: str
+    thing: str
+    name: str
+    words: tuple[str, ...] = ()
+    do: Callable[[], object] | None = None
+
+    def __str__(self) -> str:
+        words = "; ".join(self.words) or ("unchanged" if self.sign == "=" else "")
+        return f"{self.sign} {self.thing} {self.name}" + (f": {words}" if words else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Applying:
+    """A file and what it would change. `left`: schedules that came from a file, and that this one does not name."""
+
+    changes: tuple[Change, ...]
+    left: tuple[str, ...]
+
+    @property
+    def due(self) -> list[Change]:
+        return [change for change in self.changes if change.do is not None]
+
+    def run(self) -> None:
+        for change in self.due:
+            assert change.do is not None
+            change.do()
+
+
+def plan(client: Client, manifest: Manifest, file: str) -> Applying:
+    """Refused, with all that is wrong, unless everything in it can be stored."""
+    stored = _stored(client)
+    refuse(file, _problems(client, manifest, stored))
+    changes = [_template(client, wish) for wish in manifest.templates]
+    changes += [_schedule(client, wish, stored.get(wish.name)) for wish in manifest.schedules]
+    changes += [_target(client, wish) for wish in manifest.targets]
+    named = {wish.name for wish in manifest.schedules}
+    left = [name for name, one in stored.items() if one.origin == "file" and name not in named]
+    return Applying(tuple(changes), tuple(left))
+
+
+def _stored(client: Client) -> dict[str, Schedule]:
+    found: list[Schedule] = []
+    while page := client.schedules.list(after=found[-1].name if found else ""):
+        found += page
+    return {schedule.name: schedule for schedule in found}
+
+
+def _problems(client: Client, manifest: Manifest, stored: Mapping[str, Schedule]) -> list[str]:
+    found: list[str] = []
+    for template in manifest.templates:
+        found += _tried(template.place, lambda one=template: check_template(client, one.task, one.fields))  # type: ignore[misc]
+    for wish in manifest.schedules:
+        before = stored.get(wish.name)
+        if before is not None and before.origin == "code":
+            found.append(f"{wish.place}: code declares a schedule of this name: change it there, or rename this one")
+            continue
+        alone = manifest.standing_alone(wish.definition)
+        found += _tried(wish.place, lambda one=alone: client.schedules.check(one))  # type: ignore[misc]
+    return found
+
+
+def _tried(place: str, check: Callable[[], object]) -> list[str]:
+    try:
+        check()
+    except BadInput as error:
+        return [f"{place}: {error}"]
+    return []
+
+
+# --- one thing ----------------------------------------------------------------------------------------------------
+
+
+def _template(client: Client, wish: TemplateWish) -> Change:
+    before = _template_in_use(client, wish.name)
+    if before is None:
+        make = partial(client.templates.create, wish.name, wish.task, **wish.fields)
+        return Change("+", "template", wish.name, do=make)
+    words = differences({"task": before.task, **before.fields}, {"task": wish.task, **wish.fields})
+    if not words:
+        return Change("=", "template", wish.name)
+    # What the file leaves out goes.
+    fields = {**dict.fromkeys(before.fields), **wish.fields}
+    do = partial(client.templates.edit, before.id, if_version=before.version, task=wish.task, **fields)
+    return Change("~", "template", wish.name, tuple(words), do)
+
+
+def _template_in_use(client: Client, name: str) -> Template | None:
+    try:
+        with client.database.read() as tx:
+            found = templates.find(tx, client.tenant_id, name)
+    except NotFound:
+        return None
+    return found if found.archived_at is None else None
+
+
+def _schedule(client: Client, wish: ScheduleWish, before: Schedule | None) -> Change:
+    if before is None:
+        enabled = wish.enabled is not False
+        make = partial(client.schedules.create, wish.name, wish.definition.facts(), enabled=enabled, origin="file")
+        return Change("+", "schedule", wish.name, () if enabled else ("disabled",), make)
+    words = differences(before.parsed.facts(), wish.definition.facts())
+    if before.origin != "file":
+        words.append(f"origin {before.origin} → file")
+    edits = bool(words)
+    if wish.enabled is not None and wish.enabled != bool(before.enabled):
+        words.append("disabled → enabled" if wish.enabled else "enabled → disabled")
+    if not words:
+        return Change("=", "schedule", wish.name)
+    return Change("~", "schedule", wish.name, tuple(words), partial(_change_schedule, client, wish, before, edits))
+
+
+def _change_schedule(client: Client, wish: ScheduleWish, before: Schedule, edits: bool) -> None:
+    verbs = client.schedules
+    if wish.enabled is False and before.enabled:
+        before = verbs.disable(before.id)
+    if edits:
+        changes: dict[str, Any] = {**dict.fromkeys(before.parsed.facts()), **wish.definition.facts()}
+        verbs.edit(before.id, changes, before.version, origin="file")
+    if wish.enabled and not before.enabled:
+        verbs.enable(before.id)
+
+
+def _target(client: Client, wish: TargetWish) -> Change:
+    with client.database.read() as tx:
+        before = _target_row(tx, client.tenant_id, wish.name)
+    was = before is not None and before[0]
+    do = partial(_change_target, client, wish)
+    pause = ("paused",) if wish.paused else ()
+    if before is None:
+        return Change("+", "target", wish.name, pause, do)
+    words = []
+    if wish.paused is not None and wish.paused != was:
+        words.append("free → paused" if wish.paused else "paused → free")
+    if wish.paused and was and wish.note != before[1]:
+        words.append(f"note {before[1] or '(none)'} → {wish.note or '(none)'}")
+    return Change("~", "target", wish.name, tuple(words), do) if words else Change("=", "target", wish.name)
+
+
+def _target_row(tx: Tx, tenant_id: int, name: str) -> tuple[bool, str | None] | None:
+    try:
+        one = targets.shown(tx, tenant_id, name)
+    except NotFound:
+        return None
+    return one.state == "paused", one.note
+
+
+def _change_target(client: Client, wish: TargetWish) -> None:
+    client.lanes.target(client.tenant_id, wish.name)
+    if wish.paused:
+        client.pause_target(wish.name, note=wish.note)
+    elif wish.paused is False:
+        client.resume_target(wish.name)

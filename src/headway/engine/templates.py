@@ -1,0 +1,118 @@
+"""What people and programs do to templates: each verb one transaction. A job made of one is a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from headway.engine.task import make_job
+from headway.errors import BadInput, WrongState
+from headway.model import template as model
+from headway.model.job import NewJob
+from headway.model.template import Template
+from headway.model.values import check_name, check_resources, check_task_name
+from headway.store import templates
+from headway.store.db import Tx
+
+if TYPE_CHECKING:
+    from headway.engine.client import Client
+
+
+class Templates:
+    """The verbs on templates, for one tenant and one actor."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def create(self, name: str, task: str, **fields: Any) -> Template:
+        """`templates.create("nightly story", "story.generate", params={"topic": "fog"}, priority=5)`"""
+        client, text = self.client, model.check_fields(fields)
+        check_name(name, field="name")
+        check_template(client, check_task_name(task), fields)
+        wishes = {"name": name, "task": task, "definition": text, "actor": client.actor}
+        return client.database.transact(
+            "create_template",
+            lambda tx: templates.insert(tx, client.tenant_id, **wishes),  # type: ignore[arg-type]
+        )
+
+    def edit(self, which: int | str, *, if_version: int | None = None, **changes: Any) -> Template:
+        """Jobs and executions that exist keep what they got; `name` and `task` may change too."""
+        client = self.client
+        before = self.get(which)
+        name, task = changes.pop("name", None) or before.name, changes.pop("task", None) or before.task
+        check_name(name, field="name")
+        check_template(client, check_task_name(task), {**before.fields, **changes})
+
+        def work(tx: Tx) -> Template:
+            found = templates.lock(tx, client.tenant_id, before.id)
+            _expect(found, if_version)
+            if name != found.name and _taken(tx, client.tenant_id, name):
+                raise BadInput(f"name: there is a template {name!r} already", code="name_taken", field="name")
+            text = model.changed(found, changes)
+            return templates.save(tx, replace(found, name=name, task=task, definition=text), "changed", client.actor)
+
+        return client.database.transact("edit_template", work)
+
+    def archive(self, which: int | str) -> Template:
+        """No more jobs are made of it. Its name is free again."""
+        client = self.client
+
+        def work(tx: Tx) -> Template:
+            found = templates.lock(tx, client.tenant_id, which)
+            return templates.save(tx, found, "archived", client.actor, archive=True)
+
+        return client.database.transact("archive_template", work)
+
+    def get(self, which: int | str) -> Template:
+        with self.client.database.read() as tx:
+            return templates.find(tx, self.client.tenant_id, which)
+
+    def list(self, *, after: int = 0, archived: bool = False, limit: int = 200) -> list[Template]:
+        with self.client.database.read() as tx:
+            return templates.page(tx, self.client.tenant_id, after=after, archived=archived, limit=limit)
+
+    def job(self, which: int | str, params: Mapping[str, object] | None = None, **wishes: Any) -> NewJob:
+        """A job as the template says, with other params and options where they are given."""
+        template = in_use(self.get(which))
+        merged = {**template.params, **(params or {})}
+        job = make_job(self.client, template.task, merged, {**template.wishes, **wishes})
+        return replace(job, template_id=template.id)
+
+
+def in_use(template: Template) -> Template:
+    if template.archived_at is not None:
+        raise BadInput(
+            f"template {template.name!r} is archived: name another one, or make it anew",
+            code="template_archived",
+            field="template",
+        )
+    return template
+
+
+def check_template(client: Client, task: str, fields: Mapping[str, Any]) -> None:
+    """Its task is known, its options are right, and its params fit, as far as they are given."""
+    given = {name: value for name, value in fields.items() if value is not None}
+    wishes = {name: value for name, value in given.items() if name in model.WISHES}
+    try:
+        make_job(client, task, given.get("params", {}), wishes)
+    except BadInput as error:
+        # What is missing is for those to give who make jobs of it.
+        if error.code != "bad_params" or any(one["problem"] != "is missing" for one in error.facts["errors"]):
+            raise
+    if "resources" in wishes:  # refused unless they are defined
+        client.lanes.of(client.tenant_id, task, check_resources(wishes["resources"]), on_target="target" in wishes)
+
+
+def _taken(tx: Tx, tenant_id: int, name: str) -> bool:
+    found = tx.run("template_by_name", tenant_id=tenant_id, name=name)
+    return bool(found) and Template(*found[0]).archived_at is None
+
+
+def _expect(template: Template, version: int | None) -> None:
+    if version is not None and version != template.version:
+        raise WrongState(
+            f"template {template.name!r} has changed since it was read (version {template.version}, not {version})",
+            code="version_mismatch",
+            status="archived" if template.archived_at is not None else "in use",
+        )

@@ -1,0 +1,234 @@
+"""A file of templates, schedules and targets as it is to be: read with every problem told, and compared. Pure.
+
+What the file does not name is nobody's business here: it is left as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, time
+from typing import Any
+
+from headway.errors import BadInput
+from headway.model import template as templates
+from headway.model.schedule import WHAT, WHEN, Definition, StepWish
+from headway.model.values import check_name, check_note, check_task_name, closest
+
+TABLES = ("templates", "schedules", "targets")
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateWish:
+    place: str
+    name: str
+    task: str
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleWish:
+    """`enabled` is None where the file does not say: what a person switched stays so."""
+
+    place: str
+    name: str
+    definition: Definition
+    enabled: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetWish:
+    place: str
+    name: str
+    paused: bool | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a file says, in the order in which it is made: schedules name templates."""
+
+    templates: tuple[TemplateWish, ...] = ()
+    schedules: tuple[ScheduleWish, ...] = ()
+    targets: tuple[TargetWish, ...] = ()
+
+    def standing_alone(self, definition: Definition) -> Definition:
+        """The same work without the templates of this file, which may not be stored yet."""
+        known = {wish.name: wish for wish in self.templates}
+        steps = definition.steps
+        if isinstance(definition.template, str) and definition.template in known:
+            steps = (StepWish(0, definition.template, template=definition.template),)
+        elif definition.template is not None:
+            return definition
+        return replace(definition, template=None, steps=tuple(_alone(step, known, definition) for step in steps))
+
+
+def _alone(step: StepWish, known: Mapping[str, TemplateWish], definition: Definition) -> StepWish:
+    if not isinstance(step.template, str) or step.template not in known:
+        return step
+    wish = known[step.template]
+    wishes = {name: value for name, value in wish.fields.items() if name in templates.WISHES}
+    params = {**wish.fields.get("params", {}), **definition.params, **step.params}
+    return StepWish(step.index, step.name, wish.task, None, params, {**wishes, **step.wishes})
+
+
+# --- reading ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Reader:
+    file: str
+    text: str
+    problems: list[str] = field(default_factory=list)
+
+    def tables(self, tree: Mapping[str, Any], table: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+        """Each table with its place and its name; names are said once."""
+        found = tree.get(table, [])
+        if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+            self.problems.append(f"{self.file}: {table} must be tables: write [[{table}]] above each")
+            return
+        lines, names = self._lines(table, len(found)), set[str]()
+        for n, one in enumerate(found):
+            given = {name: _plain(value) for name, value in one.items()}
+            place = f"{self.file}{lines[n]}: {table}[{n}]"
+            try:
+                name = check_name(given.pop("name", None) or "", field="name")
+            except BadInput as error:
+                self.problems.append(f"{place}: {error}")
+                continue
+            if name in names:
+                self.problems.append(f"{place}: there are two named {name!r} in this file: give one another name")
+            names.add(name)
+            yield f"{place} {name}", name, given
+
+    def _lines(self, table: str, count: int) -> list[str]:
+        """The lines of their headings, as far as they have some: tomllib does not tell."""
+        headings = [
+            f":{number}"
+            for number, line in enumerate(self.text.split("\n"), 1)
+            if re.match(rf"\s*\[\[\s*{table}\s*\]\]", line)
+        ]
+        return headings if len(headings) == count else [""] * count
+
+    def template(self, place: str, name: str, given: dict[str, Any]) -> TemplateWish | None:
+        before, task = len(self.problems), given.pop("task", None)
+        try:
+            check_task_name(task)
+        except BadInput as error:
+            self.problems.append(f"{place}: {error}")
+        try:
+            templates.check_fields(given)
+        except BadInput as error:
+            self.problems.append(f"{place}: {error}")
+        return None if len(self.problems) > before else TemplateWish(place, name, str(task), given)
+
+    def schedule(self, place: str, name: str, given: dict[str, Any]) -> ScheduleWish | None:
+        before, enabled = len(self.problems), given.pop("enabled", None)
+        if enabled is not None and not isinstance(enabled, bool):
+            self.problems.append(f"{place}: enabled must be true or false")
+        self.problems += [f"{place}: {problem}" for problem in _definition_problems(given)]
+        return None if len(self.problems) > before else ScheduleWish(place, name, Definition.parse(given), enabled)
+
+    def target(self, place: str, name: str, given: dict[str, Any]) -> TargetWish | None:
+        before = len(self.problems)
+        paused, note = given.pop("paused", None), given.pop("note", None)
+        for unknown in given:
+            self.problems.append(f"{place}: {unknown}: a target has no such field: it has name, paused, note")
+        if paused is not None and not isinstance(paused, bool):
+            self.problems.append(f"{place}: paused must be true or false")
+        if note is not None and (not isinstance(note, str) or paused is not True):
+            self.problems.append(f"{place}: note says why it is paused: write it as text, with paused = true")
+        try:
+            check_note(note if isinstance(note, str) else None)
+        except BadInput as error:
+            self.problems.append(f"{place}: {error}")
+        return None if len(self.problems) > before else TargetWish(place, name, paused, note)
+
+
+def read(text: str, file: str) -> Manifest:
+    """Refused with all that is wrong with it."""
+    reader = _Reader(file, text)
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"{file}: is not TOML: {error}", field="file") from None
+    for name in tree:
+        if name not in TABLES:
+            near = closest(name, TABLES)
+            hint = f"did you mean [[{near}]]?" if near else "it has [[templates]], [[schedules]] and [[targets]]"
+            reader.problems.append(f"{file}: {name}: there is no such table: {hint}")
+    found = Manifest(
+        tuple(filter(None, [reader.template(*table) for table in reader.tables(tree, "templates")])),
+        tuple(filter(None, [reader.schedule(*table) for table in reader.tables(tree, "schedules")])),
+        tuple(filter(None, [reader.target(*table) for table in reader.tables(tree, "targets")])),
+    )
+    refuse(file, reader.problems)
+    return found
+
+
+def refuse(file: str, problems: Sequence[str]) -> None:
+    if problems:
+        raise BadInput("\n".join(problems), code="bad_file", problems=list(problems), subject=file)
+
+
+def _plain(value: Any) -> Any:
+    """Times as the text that they are everywhere else."""
+    match value:
+        case date() | time():
+            return value.isoformat()
+        case list():
+            return [_plain(one) for one in value]
+        case dict():
+            return {name: _plain(one) for name, one in value.items()}
+    return value
+
+
+def _definition_problems(given: Mapping[str, Any]) -> Iterator[str]:
+    """Every field that is wrong: one after the other is replaced by one that is right."""
+    rest = dict(given)
+    for _ in range(len(given) + len(WHEN) + len(WHAT)):
+        try:
+            Definition.parse(rest)
+            return
+        except BadInput as error:
+            yield str(error)
+            wrong = re.split(r"[.\[]", error.field or "")[0]
+        others = next((names for names in (WHEN, WHAT) if wrong in names), (wrong,))
+        right = {"cron": "@daily"} if wrong in WHEN else {"steps": [{"task": "any"}]} if wrong in WHAT else {}
+        rest = {name: value for name, value in rest.items() if name not in others} | right
+
+
+# --- comparing ----------------------------------------------------------------------------------------------------
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """What changes, in words: `cron 30 2 * * * → 0 3 * * *`."""
+    words: list[str] = []
+    for name in dict.fromkeys((*before, *after)):
+        old, new = before.get(name), after.get(name)
+        if old == new:
+            continue
+        if name == "steps" and old is not None and new is not None:
+            words += _step_differences(old, new)
+        else:
+            words.append(f"{name} {_shown(old)} → {_shown(new)}")
+    return words
+
+
+def _step_differences(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> list[str]:
+    old, new = ({step["name"]: step for step in steps} for steps in (before, after))
+    words = [f"without step {name}" for name in old if name not in new]
+    words += [f"with step {name}" for name in new if name not in old]
+    for name in old.keys() & new.keys():
+        words += [f"step {name}: {change}" for change in differences(old[name], new[name])]
+    return words or ["steps in another order"]
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "(none)"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:59]}…"

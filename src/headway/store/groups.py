@@ -1,0 +1,324 @@
+"""Groups and executions in the database: making one with its jobs, going from stage to stage, concluding, cancelling.
+
+A group's row is locked before any of its jobs is: two members that end at the same time see each other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from headway.errors import NotFound
+from headway.model import plan, verbs
+from headway.model.job import Actor, Job, NewJob
+from headway.model.plan import OPEN, PREDECESSOR_FAILED, Group, Member, NewGroup, Verdict
+from headway.model.states import State
+from headway.store import jobs, rows
+from headway.store.db import Row, Tx
+from headway.store.lanes import Lanes
+
+
+class Placed(NamedTuple):
+    """A new group with the bucket and the target of each member."""
+
+    new: NewGroup
+    places: list[tuple[int, int | None]]
+
+
+def place(lanes: Lanes, tenant_id: int, new: NewGroup) -> Placed:
+    """Before the transaction: kinds of work and targets come into being on their own."""
+    return Placed(new, [_place(lanes, tenant_id, member.job) for member in new.members])
+
+
+def _place(lanes: Lanes, tenant_id: int, job: NewJob) -> tuple[int, int | None]:
+    bucket_id = lanes.of(tenant_id, job.task, job.resources, on_target=job.target is not None)
+    return bucket_id, None if job.target is None else lanes.target(tenant_id, job.target)
+
+
+def insert(tx: Tx, tenant_id: int, placed: Placed, actor: Actor) -> int:
+    """The group, all its jobs and their events. It begins at once, unless it follows another group."""
+    return insert_all(tx, [(tenant_id, placed, actor)])[0]
+
+
+def insert_all(tx: Tx, wanted: Sequence[tuple[int, Placed, Actor]]) -> list[int]:
+    """Groups that do not follow each other, in the round trips of one. Their numbers, in order."""
+    made = tx.run_all(*(("add_group", _wishes(*one)) for one in wanted))
+    ids = [int(number) for ((number,),) in made]
+    members = (("add_members", _members(number, *one)) for number, one in zip(ids, wanted, strict=True))
+    events = [_created(number, *one) for number, one in zip(ids, wanted, strict=True)]
+    tx.run_all(*members, ("add_events", {"rows": json.dumps(events)}))
+    for _, placed, _ in wanted:
+        for _, target_id in placed.places:
+            tx.touch(target_id)
+    tx.wake()
+    return ids
+
+
+def _first(new: NewGroup) -> int:
+    return -1 if new.after_id is not None else min(member.stage for member in new.members)
+
+
+def _wishes(tenant_id: int, placed: Placed, actor: Actor) -> dict[str, object]:
+    new = placed.new
+    stages = new.stages or 1 + max(member.stage for member in new.members)
+    state = {"tenant_id": tenant_id, "status": OPEN[new.kind], "stage": _first(new), "stages": stages}
+    return {**state, "kind": new.kind, "actor": actor.text(), **{name: getattr(new, name) for name in _TOLD}}
+
+
+_TOLD = ("name", "mode", "on_failure", "schedule_id", "reason", "nominal_at", "retry_of", "after_id")
+
+
+def _members(group_id: int, tenant_id: int, placed: Placed, actor: Actor) -> dict[str, object]:
+    place = {"tenant_id": tenant_id, "group_id": group_id, "open": _first(placed.new)}
+    return {**place, "rows": json.dumps(_rows(placed)), "actor": actor.text()}
+
+
+def _created(group_id: int, tenant_id: int, placed: Placed, actor: Actor) -> tuple[object, ...]:
+    wishes = _wishes(tenant_id, placed, actor)
+    facts = {name: wishes[name] for name in ("stages", *_TOLD) if wishes[name] is not None}
+    thing = placed.new.kind
+    return tenant_id, thing, group_id, 1, f"{thing}.created", None, actor.text(), None, json.dumps(facts)
+
+
+def _rows(placed: Placed) -> list[dict[str, object]]:
+    return [
+        _row(member, bucket_id, target_id)
+        for member, (bucket_id, target_id) in zip(placed.new.members, placed.places, strict=True)
+    ]
+
+
+def _row(member: plan.NewMember, bucket_id: int, target_id: int | None) -> dict[str, object]:
+    job = member.job
+    refers = plan.RESULT in job.params and plan.references(json.loads(job.params))
+    return {
+        "stage": member.stage,
+        "step": member.step,
+        "task": job.task,
+        "bucket_id": bucket_id,
+        "target_id": target_id,
+        "priority": job.priority,
+        "params": job.params,
+        "unfilled": job.params if refers else None,
+        "options": job.options,
+        "hold": int(job.hold),
+        "template_id": job.template_id,
+        "not_before": job.not_before,
+        "delay": job.delay,
+    }
+
+
+# --- finding and locking ------------------------------------------------------------------------------------------
+
+
+def lock_all(tx: Tx, ids: Collection[int]) -> dict[int, Group]:
+    """Locked in the order of their ids, before any of their jobs."""
+    return {group.id: group for group in map(_group, tx.run("lock_groups", ids=json.dumps(sorted(ids))))}
+
+
+def lock(tx: Tx, group_id: int, tenant_id: int | None = None) -> Group:
+    return _one(list(lock_all(tx, [group_id]).values()), group_id, tenant_id)
+
+
+def lock_of_job(tx: Tx, job_id: int) -> Group | None:
+    """The group of a job, if it has one; a job's group never changes."""
+    found = tx.run("group_of_job", id=job_id)
+    return lock(tx, found[0][0]) if found and found[0][0] is not None else None
+
+
+def find(tx: Tx, group_id: int, tenant_id: int, kind: str | None = None) -> Group:
+    return _one([_group(row) for row in tx.run("read_group", id=group_id)], group_id, tenant_id, kind)
+
+
+def _one(found: list[Group], group_id: int, tenant_id: int | None, kind: str | None = None) -> Group:
+    group = found[0] if found else None
+    if group is None or tenant_id not in (None, group.tenant_id) or kind not in (None, group.kind):
+        raise NotFound(f"there is no {kind or 'group'} {group_id}")
+    return group
+
+
+def active(tx: Tx, schedule_id: int) -> list[Group]:
+    """The unfinished executions of a schedule, in the order in which they were made."""
+    return [_group(row) for row in tx.run("active_groups", schedule_id=schedule_id)]
+
+
+def members(tx: Tx, group_id: int) -> list[Member]:
+    """Each member as the last job of its chain stands."""
+    return [_member(row) for row in tx.run("group_members", group_id=group_id)]
+
+
+def _group(row: Row) -> Group:
+    return Group(*row)
+
+
+def _member(row: Row) -> Member:
+    job_id, step, stage, status, options, reason, error = row
+    tolerated = bool(json.loads(options).get("continue_on_failure"))
+    return Member(job_id, step or "", stage, State(status), tolerated, reason, error)
+
+
+def earlier_results(tx: Tx, group_id: int, stage: int) -> dict[str, Any]:
+    """What the steps before a stage left, by name. What succeeded in a group that this one retries counts too."""
+    tx.run("pin_plans")
+    found = tx.run("earlier_results", group_id=group_id, stage=stage)
+    return {step: None if body is None else json.loads(body) for step, body in found}
+
+
+# --- from stage to stage ------------------------------------------------------------------------------------------
+
+
+def advance(tx: Tx, group: Group, actor: Actor) -> None:
+    """After members of a locked group have ended: opens the next stage, or concludes. Does nothing if none is due."""
+    if group.finished_at is not None:
+        return
+    stage = group.stage
+    while stage >= 0 and not tx.run("stage_is_open", group_id=group.id, stage=stage):
+        ended = [_member(row) for row in tx.run("stage_members", group_id=group.id, stage=stage)]
+        verdict = plan.judge(group.on_failure, ended)
+        if verdict is not Verdict.GO_ON:
+            _end_waiting(tx, group.id, stage, verdict, actor)
+        if stage + 1 >= group.stages or not tx.run("group_is_open", group_id=group.id):
+            return _conclude(tx, group, actor)
+        stage += 1
+        _open(tx, group, stage, "advanced", actor)
+    if stage < 0 and not tx.run("group_is_open", group_id=group.id):
+        _conclude(tx, group, actor)
+
+
+def _end_waiting(tx: Tx, group_id: int, stage: int, verdict: Verdict, actor: Actor) -> None:
+    state, kind = State.CANCELLED, "job.cancelled"
+    if verdict is Verdict.SKIP:
+        state, kind = State.SKIPPED, "job.skipped"
+    data = json.dumps({"reason": PREDECESSOR_FAILED})
+    wishes = {"status": int(state), "kind": kind, "reason": PREDECESSOR_FAILED, "data": data, "actor": actor.text()}
+    tx.run("end_waiting_members", group_id=group_id, stage=stage, **wishes)
+
+
+def _open(tx: Tx, group: Group, stage: int, kind: str, actor: Actor) -> None:
+    """Its members get the results they asked for and may be claimed."""
+    ((version,),) = tx.run("open_stage", id=group.id, stage=stage)
+    _fill(tx, group.id, stage)
+    for _, target_id in tx.run("release_stage", group_id=group.id, stage=stage, actor=actor.text()):
+        tx.touch(target_id)
+    _record(tx, group.tenant_id, group.kind, group.id, version, kind, actor, {"stage": stage})
+    tx.wake()
+
+
+def _fill(tx: Tx, group_id: int, stage: int) -> None:
+    waiting = tx.run("unfilled_members", group_id=group_id, stage=stage)
+    if waiting:
+        results = earlier_results(tx, group_id, stage)
+        done = [(job_id, fill(unfilled, results)) for job_id, unfilled in waiting]
+        tx.run("fill_params", rows=json.dumps(done))
+
+
+def fill(unfilled: str, results: Mapping[str, Any]) -> str:
+    return json.dumps(plan.filled(json.loads(unfilled), results), separators=(",", ":"))
+
+
+def _conclude(tx: Tx, group: Group, actor: Actor) -> None:
+    end = plan.conclude(group, members(tx, group.id))
+    for (version,) in tx.run("end_group", id=group.id, status=end.status, error=end.error):
+        facts = {"status": end.status, "error": end.error}
+        _record(tx, group.tenant_id, group.kind, group.id, version, "finished", actor, facts)
+    for follower in map(_group, tx.run("lock_followers", id=group.id)):
+        _follow(tx, group, follower, actor)
+
+
+def _follow(tx: Tx, ended: Group, follower: Group, actor: Actor) -> None:
+    """Who waited for a group that never began waits for the one before it."""
+    if ended.stage < 0 and ended.after_id is not None:
+        before = tx.run("read_group", id=ended.after_id)
+        if before and _group(before[0]).finished_at is None:
+            tx.run("follow_another", id=follower.id, after_id=ended.after_id)
+            return
+    begin(tx, follower, actor)
+
+
+def begin(tx: Tx, group: Group, actor: Actor) -> None:
+    """The first stage of a locked group that waited for another one."""
+    ((first,),) = tx.run("first_stage", group_id=group.id)
+    _open(tx, group, first, "begun", actor)
+    advance(tx, lock(tx, group.id), actor)
+
+
+def mend(tx: Tx, group_id: int, actor: Actor) -> bool:
+    """Recovery's way: a group that nobody advanced or began. Says whether it had something to do."""
+    group = lock(tx, group_id)
+    if group.finished_at is not None:
+        return False
+    if group.stage < 0 and tx.run("group_is_open", group_id=group.id):
+        before = tx.run("read_group", id=group.after_id)
+        if before and _group(before[0]).finished_at is None:
+            return False
+        begin(tx, group, actor)
+        return True
+    advance(tx, group, actor)
+    return find(tx, group.id, group.tenant_id).version != group.version
+
+
+def hold(tx: Tx, job: Job, actor: Actor) -> None:
+    """A member waits for a person, so its group does."""
+    ((version, kind, tenant_id),) = tx.run("bump_group", id=job.group_id)
+    _record(tx, tenant_id, kind, job.group_id or 0, version, "held", actor, {"job": job.id, "step": job.step})
+
+
+def steps(tx: Tx, group_id: int) -> dict[str, int]:
+    """The names of the steps of a group and of those it retries, and their stages."""
+    tx.run("pin_plans")
+    return dict(tx.run("group_steps", group_id=group_id))
+
+
+def is_open(tx: Tx, job: Job) -> bool:
+    """Whether a job may run as far as its group goes: it has none, or its stage is the open one."""
+    if job.group_id is None:
+        return True
+    group = find(tx, job.group_id, job.tenant_id)
+    return group.finished_at is None and group.stage == job.stage
+
+
+def fill_for(tx: Tx, job: Job, params: str) -> tuple[str, str | None]:
+    """New params of a member that waits, and the same with the names of results in them. Once its stage is open the
+    results are filled in at once."""
+    wanted = plan.references(json.loads(params)) if job.group_id is not None and plan.RESULT in params else set()
+    if not wanted or job.group_id is None:
+        return params, None
+    known = steps(tx, job.group_id)
+    plan.check_references("params", wanted, job.stage or 0, known)
+    if not is_open(tx, job):
+        return params, params
+    return fill(params, earlier_results(tx, job.group_id, job.stage or 0)), params
+
+
+# --- cancelling ---------------------------------------------------------------------------------------------------
+
+
+def cancel(tx: Tx, group: Group, actor: Actor, *, now: int) -> None:
+    """Ends what waits or is held, asks what runs to stop; concludes when all have ended."""
+    for (version,) in tx.run("mark_group_cancelled", id=group.id, by=actor.text()):
+        _record(tx, group.tenant_id, group.kind, group.id, version, "cancelling", actor, {"by": actor.shown})
+    for job in map(rows.job, tx.run("unfinished_members", group_id=group.id)):
+        jobs.apply(tx, verbs.cancel(job, actor=actor, now=now), actor)
+    tx.wake()
+    advance(tx, lock(tx, group.id), actor)
+
+
+def _record(
+    tx: Tx,
+    tenant_id: int,
+    thing: str,
+    group_id: int,
+    version: int,
+    kind: str,
+    actor: Actor,
+    facts: Mapping[str, object],
+) -> None:
+    data = json.dumps({name: value for name, value in facts.items() if value is not None})
+    event = (tenant_id, thing, group_id, version, f"{thing}.{kind}", None, actor.text(), None, data)
+    tx.run("add_events", rows=json.dumps([event]))
+
+
+def steps_to_retry(tx: Tx, group: Group) -> list[tuple[Member, Job]]:
+    """The members that a retry of the group makes again, each with its last job."""
+    again = plan.retried(members(tx, group.id))
+    return [(member, jobs.find(tx, member.job_id, group.tenant_id)) for member in again]

@@ -1,0 +1,167 @@
+-- Groups and executions, their members, and the way from stage to stage. A group's row is locked before its jobs are.
+
+-- name: add_group
+insert into hw_group (tenant_id, kind, name, mode, on_failure, status, stage, stages, after_id, schedule_id, reason, nominal_at, retry_of,
+  created_at, created_by)
+values (:tenant_id, :kind, :name, :mode, :on_failure, :status, :stage, :stages, cast(:after_id as bigint), cast(:schedule_id as bigint),
+  cast(:reason as text), cast(:nominal_at as bigint), cast(:retry_of as bigint), {now}, :actor)
+returning id;
+
+-- name: lock_groups
+select {group_columns} from hw_group g where g.id in {ids} order by g.id {for_update};
+
+-- name: groups_of
+-- Beside the jobs that are shown.
+select {group_columns} from hw_group g where g.id in {ids};
+
+-- name: read_group
+select {group_columns} from hw_group g where g.id = :id;
+
+-- name: retry_of_group
+-- The group that retries this one and has not ended.
+select id from hw_group where retry_of = :id and retry_of is not null and finished_at is null limit 1;
+
+-- name: group_of_job
+select group_id from hw_job where id = :id;
+
+-- name: active_groups
+-- The unfinished executions of a schedule.
+select {group_columns} from hw_group g where g.schedule_id = :schedule_id and g.status = 'IN_PROGRESS' order by g.id;
+
+-- name: stage_is_open
+-- Whether a job of this stage has not ended: a chain goes on in the transaction in which one of its jobs ends.
+select 1 from hw_job where group_id = :group_id and group_id is not null and stage = :stage and status <= 5 limit 1;
+
+-- name: group_is_open
+select 1 from hw_job where group_id = :group_id and group_id is not null and status <= 5 limit 1;
+
+-- name: first_stage
+select min(stage) from hw_job where group_id = :group_id and group_id is not null;
+
+-- name: group_members
+-- The last job of each chain in the group, and how it ended.
+select j.id, j.step, j.stage, j.status, j.options, j.reason, r.error from hw_job j left join hw_run r on r.job_id = j.id
+where j.group_id = :group_id and j.group_id is not null
+  and not exists (select 1 from hw_job c where c.retry_of = j.id and c.retry_of is not null and c.group_id = j.group_id)
+order by j.stage, j.id;
+
+-- name: stage_members
+-- The same of one stage.
+select j.id, j.step, j.stage, j.status, j.options, j.reason, r.error from hw_job j left join hw_run r on r.job_id = j.id
+where j.group_id = :group_id and j.group_id is not null and j.stage = :stage
+  and not exists (select 1 from hw_job c where c.retry_of = j.id and c.retry_of is not null and c.group_id = j.group_id)
+order by j.id;
+
+-- name: unfinished_members
+-- For one who ends them all, in the order in which jobs are locked.
+select {job_columns} from hw_job j where j.group_id = :group_id and j.group_id is not null and j.status <= 5 order by j.id {for_update};
+
+-- name: unfilled_members
+-- Those of a stage whose params still name results.
+select id, unfilled from hw_job where group_id = :group_id and group_id is not null and stage = :stage and status <= 5 and unfilled is not null
+  and fence = 0;
+
+-- name: fill_params
+update hw_job set params = (select r.params from {rows(id bigint, params text)} as r where r.id = hw_job.id)
+where id in (select r.id from {rows(id bigint, params text)} as r) and fence = 0;
+
+-- name: earlier_results
+-- The results of the steps before a stage, of this group and of those it retries: the farther ones first.
+with recursive g(id, depth) as (
+  select cast(:group_id as bigint), 0
+  union all
+  select x.retry_of, g.depth + 1 from g join hw_group x on x.id = g.id where x.retry_of is not null
+)
+select j.step, s.body from g join hw_job j on j.group_id = g.id and j.group_id is not null and j.stage < :stage and j.status = 6
+left join hw_result s on s.job_id = j.id order by g.depth desc, j.id;
+
+-- name: group_steps
+-- The names of the steps, of this group and of those it retries, and their stages.
+with recursive g(id) as (
+  select cast(:group_id as bigint)
+  union all
+  select x.retry_of from g join hw_group x on x.id = g.id where x.retry_of is not null
+)
+select distinct j.step, j.stage from g join hw_job j on j.group_id = g.id and j.group_id is not null;
+
+-- name: open_stage
+update hw_group set stage = :stage, version = version + 1 where id = :id returning version;
+
+-- name: bump_group
+update hw_group set version = version + 1 where id = :id returning version, kind, tenant_id;
+
+-- name: mark_group_cancelled
+update hw_group set cancelled_by = :by, version = version + 1 where id = :id and cancelled_by is null returning version;
+
+-- name: end_group
+update hw_group set status = :status, error = cast(:error as text), finished_at = {now}, version = version + 1
+where id = :id and finished_at is null returning version;
+
+-- name: lock_followers
+-- The groups that wait for the end of this one.
+select {group_columns} from hw_group g where g.after_id = :id and g.after_id is not null and g.stage = -1 and g.finished_at is null
+order by g.id {for_update};
+
+-- name: follow_another
+update hw_group set after_id = :after_id where id = :id;
+
+-- name: stuck_groups
+-- Unfinished groups that have begun and whose open stage has no unfinished job, and those that wait for one that is over.
+select g.id from hw_group g where g.finished_at is null and ((g.stage >= 0 and not exists (
+    select 1 from hw_job j where j.group_id = g.id and j.group_id is not null and j.stage = g.stage and j.status <= 5))
+  or (g.stage = -1 and not exists (select 1 from hw_group a where a.id = g.after_id and a.finished_at is null)))
+order by g.id limit 200;
+
+-- name: prunable_groups
+-- Groups that ended before the cutoff, oldest first, from a place on. One that another retries is what that one links to.
+select g.finished_at, g.id from hw_group g where g.finished_at is not null and g.finished_at < :before
+  and g.finished_at >= :after_at and (g.finished_at > :after_at or g.id > :after_id)
+  and not exists (select 1 from hw_group r where r.retry_of = g.id and r.retry_of is not null)
+order by g.finished_at, g.id limit :limit;
+
+-- name: group_chains
+-- All jobs of a group and what was made of them since: (id, when it ended).
+with recursive j(id, finished_at) as (
+  select id, finished_at from hw_job where group_id = :group_id and group_id is not null
+  union
+  select c.id, c.finished_at from j join hw_job c on c.retry_of = j.id and c.retry_of is not null
+)
+select id, finished_at from j order by id;
+
+-- name: prune_group
+delete from hw_event where thing_id = :id and thing in ('group', 'execution');
+delete from hw_group where id = :id and not exists (select 1 from hw_group r where r.retry_of = :id and r.retry_of is not null);
+
+-- name: tally_group
+insert into hw_tally (tenant_id, name, count) select tenant_id, 'groups', 1 from hw_group where id = :id
+on conflict (tenant_id, name) do update set count = hw_tally.count + excluded.count;
+
+-- name: prune_ticks
+-- Of the ledger, what was decided before the cutoff: of each schedule all rows but the last one.
+delete from hw_tick where decided_at < :before and id < (select max(t.id) from hw_tick t where t.schedule_id = hw_tick.schedule_id)
+  and id in (select id from hw_tick where decided_at < :before order by id limit 1000) returning tenant_id, id;
+
+-- name: prune_tick_events
+delete from hw_event where thing = 'tick' and thing_id in {ids};
+
+-- name: tally_ticks
+insert into hw_tally (tenant_id, name, count) values (:tenant_id, 'ticks', :count)
+on conflict (tenant_id, name) do update set count = hw_tally.count + excluded.count;
+
+-- name: groups_before
+-- A tenant's groups or executions, newest first.
+select {group_columns} from hw_group g where g.tenant_id = :tenant_id and g.kind = :kind and g.id < :before
+  and (cast(:status as text) is null or g.status = :status) and (cast(:schedule_id as bigint) is null or g.schedule_id = :schedule_id)
+order by g.id desc limit :limit;
+
+-- name: group_steps_shown
+-- The last job of each chain, of this group and of those it retries: the farther ones first.
+with recursive g(id, depth) as (
+  select cast(:group_id as bigint), 0
+  union all
+  select x.retry_of, g.depth + 1 from g join hw_group x on x.id = g.id where x.retry_of is not null
+)
+select g.depth, j.step, j.stage, j.task, j.id, j.status, j.attempt, j.started_at, j.finished_at, j.reason, r.error, j.options
+from g join hw_job j on j.group_id = g.id and j.group_id is not null left join hw_run r on r.job_id = j.id
+where not exists (select 1 from hw_job c where c.retry_of = j.id and c.retry_of is not null and c.group_id = j.group_id)
+order by g.depth desc, j.id;

@@ -1,0 +1,82 @@
+"""Templates in the database. Functions of a transaction. Archived ones stay for the jobs that were made of them."""
+
+from __future__ import annotations
+
+import json
+
+from headway.errors import BadInput, NotFound, WrongState
+from headway.model.job import Actor
+from headway.model.template import Template
+from headway.model.values import closest
+from headway.store.db import Tx
+
+SUGGESTED_FROM = 1_000
+
+
+def find(tx: Tx, tenant_id: int, which: int | str) -> Template:
+    """By number or by name; under one name the one in use, then the one that was archived last."""
+    if isinstance(which, int):
+        found = tx.run("template_by_id", id=which, tenant_id=tenant_id)
+    else:
+        found = tx.run("template_by_name", name=which, tenant_id=tenant_id)
+    if not found:
+        some = [
+            row[2] for row in tx.run("templates_after", tenant_id=tenant_id, after=0, archived=0, limit=SUGGESTED_FROM)
+        ]
+        near = closest(which, some) if isinstance(which, str) else None
+        hint = f": did you mean {near}?" if near else ""
+        raise NotFound(f"there is no template {which!r}{hint}", code="unknown_template")
+    return Template(*found[0])
+
+
+def lock(tx: Tx, tenant_id: int, which: int | str) -> Template:
+    template = find(tx, tenant_id, which)
+    return Template(*tx.run("lock_template", id=template.id)[0])
+
+
+def page(tx: Tx, tenant_id: int, *, after: int = 0, archived: bool = False, limit: int = 50) -> list[Template]:
+    """In the order in which they were made."""
+    wishes = {"after": after, "archived": int(archived), "limit": limit}
+    return [Template(*row) for row in tx.run("templates_after", tenant_id=tenant_id, **wishes)]
+
+
+def insert(tx: Tx, tenant_id: int, *, name: str, task: str, definition: str, actor: Actor) -> Template:
+    wishes = {"name": name, "task": task, "definition": definition}
+    found = tx.run("add_template", tenant_id=tenant_id, actor=actor.text(), **wishes)
+    if not found:
+        raise BadInput(
+            f"name: there is a template {name!r} already: edit it, or take another name",
+            code="name_taken",
+            field="name",
+        )
+    template = Template(*tx.run("lock_template", id=found[0][0])[0])
+    _record(tx, template, "created", actor)
+    return template
+
+
+def save(tx: Tx, template: Template, kind: str, actor: Actor, *, archive: bool = False) -> Template:
+    """The template must be locked. Archived ones change no more."""
+    if template.archived_at is not None:
+        raise WrongState(f"template {template.name!r} is archived: make a new one", status="archived")
+    wishes = {"name": template.name, "task": template.task, "definition": template.definition}
+    landed = tx.run("save_template", id=template.id, version=template.version, archive=int(archive), **wishes)
+    assert landed, f"template {template.id} was changed without its lock"
+    saved = Template(*tx.run("lock_template", id=template.id)[0])
+    _record(tx, saved, kind, actor)
+    return saved
+
+
+def _record(tx: Tx, template: Template, kind: str, actor: Actor) -> None:
+    facts = {"name": template.name, "task": template.task, "definition": json.loads(template.definition)}
+    data = json.dumps(facts, separators=(",", ":"))
+    event = (
+        template.tenant_id,
+        "template",
+        template.id,
+        template.version,
+        f"template.{kind}",
+        None,
+        actor.text(),
+        None,
+    )
+    tx.run("add_events", rows=json.dumps([(*event, data)]))

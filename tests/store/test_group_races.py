@@ -1,0 +1,135 @@
+"""Groups on PostgreSQL while several are at it: each stage is opened once, each group concludes once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import pytest
+
+from headway.engine import limits
+from headway.engine.recovery import Recovery
+from headway.errors import WrongState
+from headway.model.job import SYSTEM
+from headway.model.outcome import Completed, Outcome, Stopped
+from headway.model.policies import Concurrency
+from headway.store.groups import members
+from headway.verify import check
+from tests.support.life import BROKEN, Life
+from tests.support.pair import Pair
+from tests.support.plans import finish, group, group_events, job_of, make, states
+from tests.support.waiting import PATIENCE, at_once
+
+MEETINGS = 1000
+
+
+@pytest.fixture
+def pair(postgres_url: str) -> Iterator[Pair]:
+    with Pair(postgres_url) as pair:
+        limits.settle(pair.database, Concurrency(limit=None), {}, actor=SYSTEM, adopt=True)
+        yield pair
+        pair.check_versions()
+        found = [f for f in check(pair.database).findings if f.invariant not in ("I-11", "I-13")]
+        assert [f"{f.invariant} {f.thing}: {f.text}" for f in found] == []
+
+
+def test_two_siblings_that_end_at_the_same_moment_open_the_next_stage_once(postgres_url: str) -> None:
+    """A thousand times: two workers each end one of the last two members."""
+    with Life(postgres_url) as life, ThreadPoolExecutor(2) as pool:
+        limits.settle(life.database, Concurrency(limit=None), {}, actor=SYSTEM, adopt=True)
+        for n in range(MEETINGS):
+            made = make(life, "a b", "c")
+            claims = life.take(job_of(life, made, "a"), job_of(life, made, "b"))
+            outcomes: list[Outcome] = [Completed(), BROKEN if n % 10 == 0 else Completed()]
+            meet = threading.Barrier(2)
+
+            def end(one: int, claims=claims, outcomes=outcomes, meet=meet) -> bool:
+                meet.wait(PATIENCE)
+                return life.end(claims[one], outcomes[one])
+
+            assert all(pool.map(end, (0, 1)))
+            third = "CANCELLED" if n % 10 == 0 else "QUEUED"
+            assert states(life, made)["c"] == third, f"meeting {n}"
+            wanted = ["group.created", "group.finished" if n % 10 == 0 else "group.advanced"]
+            assert group_events(life, made) == wanted
+            if n % 10:
+                life.client.cancel(job_of(life, made, "c"))
+            assert life.client.groups.get(made).status == "PARTIAL"
+        life.check_versions()
+
+
+def test_the_second_sibling_waits_for_the_first_ones_commit(pair: Pair) -> None:
+    made = make(pair, "a b", "c")
+    one, other = pair.take(job_of(pair, made, "a"), job_of(pair, made, "b"))
+    with pair.open_at("finish:commit", lambda: pair.end(one, Completed())):
+        second = pair.waiting(lambda: pair.end(other, Completed()))
+        assert states(pair, made)["c"] == "WAITING"
+    assert second.result(PATIENCE)
+    assert states(pair, made)["c"] == "QUEUED"
+    assert group_events(pair, made) == ["group.created", "group.advanced"]
+
+
+def test_a_cancel_of_the_group_meets_the_end_of_its_stage(pair: Pair) -> None:
+    made = make(pair, "a", "b")
+    claim = pair.claim(job_of(pair, made, "a"))
+    with pair.open_at("finish:commit", lambda: pair.end(claim, Completed())):
+        second = pair.waiting(lambda: pair.client.groups.cancel(made))
+    second.result(PATIENCE)
+    assert states(pair, made) == {"a": "COMPLETED", "b": "CANCELLED"}
+    assert group(pair, made).status == "CANCELLED"
+
+
+def test_the_end_of_a_stage_meets_a_cancel_of_the_group(pair: Pair) -> None:
+    made = make(pair, "a", "b")
+    claim = pair.claim(job_of(pair, made, "a"))
+    with pair.open_at("cancel_group:commit", lambda: pair.client.groups.cancel(made)):
+        second = pair.waiting(lambda: pair.end(claim, Stopped()))
+    assert second.result(PATIENCE)
+    assert states(pair, made) == {"a": "CANCELLED", "b": "CANCELLED"}
+    assert group(pair, made).status == "CANCELLED"
+
+
+def test_a_person_cancels_a_member_while_its_stage_opens(pair: Pair) -> None:
+    made = make(pair, "a", "b", "c")
+    claim, waiting = pair.claim(job_of(pair, made, "a")), job_of(pair, made, "b")
+    with pair.open_at("finish:commit", lambda: pair.end(claim, Completed())):
+        second = pair.waiting(lambda: pair.client.cancel(waiting))
+    second.result(PATIENCE)
+    assert states(pair, made) == {"a": "COMPLETED", "b": "CANCELLED", "c": "CANCELLED"}
+    assert group(pair, made).status == "PARTIAL"
+
+
+def test_two_people_retry_a_group_at_once(pair: Pair) -> None:
+    made = make(pair, "a")
+    finish(pair, made, "a", BROKEN)
+    with pair.open_at("retry_group:commit", lambda: pair.client.groups.retry(made)) as first:
+        second = pair.waiting(lambda: pair.client.groups.retry(made))
+    again = first.result()
+    with pytest.raises(WrongState, match=f"already being retried by {again}"):
+        second.result(PATIENCE)
+    finish(pair, again, "a")
+
+
+def test_recovery_and_a_worker_end_the_last_two(pair: Pair) -> None:
+    made = make(pair, "a b", "c")
+    dead, living = pair.new_worker(), pair.new_worker()
+    pair.take(job_of(pair, made, "a"), worker_id=dead)
+    (claim,) = pair.take(job_of(pair, made, "b"), worker_id=living)
+    pair.raw.execute(f"update hw_worker set gone_at = 1, state = 'gone' where id = {dead}")
+    with pair.open_at("finish:commit", lambda: pair.end(claim, BROKEN, worker_id=living)):
+        second = pair.waiting(Recovery(pair.database).tick)
+    second.result(PATIENCE)
+    assert states(pair, made) == {"a": "FAILED", "b": "FAILED", "c": "CANCELLED"}
+    assert group_events(pair, made) == ["group.created", "group.finished"]
+
+
+def test_a_follower_begins_once(pair: Pair) -> None:
+    first = make(pair, "a b")
+    second = make(pair, "a", after_id=first)
+    claims = pair.take(job_of(pair, first, "a"), job_of(pair, first, "b"))
+    at_once([partial(pair.end, claim, Completed()) for claim in claims])
+    assert group_events(pair, second) == ["group.created", "group.begun"]
+    with pair.database.read() as tx:
+        assert [one.state.name for one in members(tx, second)] == ["QUEUED"]
