@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headway.app import App
+from headway.store import pages
 from headway.testing import drain
 from tests.support.cli import Here
 from tests.support.life import Life
@@ -114,6 +115,17 @@ def test_filters(cli: Here, failed: App) -> None:
     # By its number a schedule is still known when it is gone.
     failed.client.schedules.delete("nightly")
     assert numbers("--schedule", "1") == [1]
+
+
+def test_a_schedule_with_very_many_jobs_is_found_among_the_others(
+    cli: Here, failed: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abc":
+        failed.enqueue("shop.greet", {"name": name})
+    monkeypatch.setattr(pages, "BUDGET", 2)
+    assert len(cli("jobs", "ls", "--schedule", "nightly", "--json").done().data["items"]) == 4
+    assert len(cli("runs", "ls", "--schedule", "nightly", "--json").done().data["items"]) == 4
+    assert len(cli("jobs", "ls", "--group", 1, "--json").done().data["items"]) == 4
 
 
 def test_refusals(cli: Here, failed: App) -> None:

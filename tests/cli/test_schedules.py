@@ -279,7 +279,7 @@ def test_follow_until_it_ends(cli: Here, app: App) -> None:
             for name in ("good", "poor")
         )
     assert (good.code, poor.code) == (0, 1)
-    assert "ok: job 1 QUEUED" in good.err
+    assert "ok: job 1 COMPLETED" in good.err
     assert "execution 1 COMPLETED" in good.err
     assert "execution 2 FAILED: step bad:" in poor.err
     assert "headway executions retry 2" in poor.err

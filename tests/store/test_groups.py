@@ -264,6 +264,15 @@ def test_results_of_earlier_steps_are_filled_in_when_the_stage_opens(life: Life)
     assert life.end(life.held(job.id), Completed())
 
 
+def test_a_member_on_hold_gets_its_results_too(life: Life) -> None:
+    wants = [member(life, 1, step, params='{"x":{"$result":"a"}}') for step in ("b", "c")]
+    made = life.client.groups.create(NewGroup("g", "staged", "stop", (member(life, 0, "a"), *wants)))
+    life.client.interrupt(job_of(life, made, "b"))
+    finish(life, made, "a", Completed(result="7"))
+    life.client.resume(job_of(life, made, "b"))
+    assert [life.job(job_of(life, made, step)).params for step in ("b", "c")] == ['{"x":7}', '{"x":7}']
+
+
 def test_an_edit_may_name_results_too(life: Life) -> None:
     made = make(life, "a", "b")
     job_id = job_of(life, made, "b")

@@ -51,6 +51,7 @@ BY_INDEX = {
     "served_now": {"hw_job_slot"},
     "stuck_groups": {"hw_job_member"},
     "stage_is_open": {"hw_job_member", "hw_job_group"},
+    "open_of_stages": {"hw_job_member", "hw_job_group"},
     "group_is_open": {"hw_job_member", "hw_job_group"},
     "first_stage": {"hw_job_group"},
     "group_members": {"hw_job_group", "hw_job_retries"},

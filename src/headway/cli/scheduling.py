@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +14,7 @@ from headway.cli.running import AppOption, Resources, Target, Timeout
 
 if TYPE_CHECKING:
     from headway.model.schedule import Schedule
+    from headway.store.plans_reading import GroupView
 
 NONE: list[str] = []
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A schedule by its name or number.", show_default=False)]
@@ -54,9 +56,7 @@ def register(schedules: typer.Typer) -> None:
         pairs: Pairs = None,
         cron: Annotated[str | None, typer.Option(metavar="CRON", help="Five fields: '30 2 * * mon-fri'.")] = None,
         interval: Annotated[str | None, typer.Option(metavar="DURATION", help="Every so often, like 10m.")] = None,
-        time: Annotated[
-            list[str], typer.Option("--time", metavar="TIME", help="At this time; may be repeated.")
-        ] = NONE,
+        at: Annotated[list[str], typer.Option("--time", metavar="TIME", help="At this time; may be repeated.")] = NONE,
         timezone: Zone = "UTC",
         task: Annotated[str | None, typer.Option(metavar="TASK", help="The task it runs.")] = None,
         template: Annotated[str | None, typer.Option(metavar="NAME", help="The template it runs.")] = None,
@@ -86,10 +86,10 @@ def register(schedules: typer.Typer) -> None:
         wishes = {"target": target, "resources": resource or None, "timeout": timeout}
         kept = {name: wish for name, wish in wishes.items() if wish is not None}
         which = None if template is None else number_or_name(template)
-        what = (
-            {"template": which} if task is None and not kept else {"steps": [{"task": task, "template": which, **kept}]}
-        )
-        given = {"cron": cron, "interval": interval, "times": time or None, "timezone": timezone, "overlap": overlap}
+        what: dict[str, object] = {"steps": [{"task": task, "template": which, **kept}]}
+        if task is None and not kept:
+            what = {"template": which}
+        given = {"cron": cron, "interval": interval, "times": at or None, "timezone": timezone, "overlap": overlap}
         rest = {"catch_up": catch_up, "jitter": jitter, "note": note, "params": parsing.params(pairs or [], params)}
         made = Definition.parse({**given, **rest, **what})
         with_tasks = call.app(app)
@@ -183,12 +183,32 @@ def _answer(call: Call, one: Schedule, said: str) -> None:
 
 
 def _follow(call: Call, desk: Desk, execution_id: int) -> int:
-    """What its steps do, until it has ended or waits for a person."""
-    import time
-
-    from headway.cli.following import LOOK_SECONDS
     from headway.cli.plan_shapes import execution_json
     from headway.cli.plan_tables import group_remedies, step_table
+    from headway.engine.limits import living
+
+    with desk.read() as tx:
+        if not living(tx):
+            call.out.say(f"execution {execution_id} waits: no worker is alive. Start one: headway work")
+    try:
+        view = _to_the_end(call, desk, execution_id)
+    except KeyboardInterrupt:
+        call.out.say(f"execution {execution_id} goes on: headway executions show {execution_id}, or cancel")
+        return 130
+    group = view.group
+    if call.out.as_json:
+        call.out.data(execution_json(view, steps=True))
+    else:
+        call.out.show(step_table(view, desk.database.clock.now()))
+    call.out.say(f"execution {group.id} {group.status}" + (f": {group.error}" if group.error else ""))
+    for line in group_remedies(view):
+        call.out.say(line)
+    return 0 if group.status == "COMPLETED" else 1
+
+
+def _to_the_end(call: Call, desk: Desk, execution_id: int) -> GroupView:
+    """Tells what its steps do, until it has ended or waits for a person."""
+    from headway.cli.following import LOOK_SECONDS
     from headway.store import plans_reading
 
     said: dict[str, tuple[int, str]] = {}
@@ -201,17 +221,8 @@ def _follow(call: Call, desk: Desk, execution_id: int) -> int:
                 call.out.say(f"{step.step}: job {step.job_id} {step.status.name}")
                 said[step.step] = stands
         if view.group.finished_at is not None or view.held_by:
-            break
+            return view
         time.sleep(LOOK_SECONDS)
-    group = view.group
-    if call.out.as_json:
-        call.out.data(execution_json(view, steps=True))
-    else:
-        call.out.show(step_table(view, desk.database.clock.now()))
-    call.out.say(f"execution {group.id} {group.status}" + (f": {group.error}" if group.error else ""))
-    for line in group_remedies(view):
-        call.out.say(line)
-    return 0 if group.status == "COMPLETED" else 1
 
 
 def _now(desk: Desk) -> int:

@@ -41,8 +41,8 @@ def finish(tx: Tx, worker_id: int, actor: Actor, ended: Sequence[Ended]) -> list
     stale = _complete(tx, worker_id, actor, plain) if plain else []
     others = sorted((e for e in ended if not e.plain), key=lambda e: e.claim.job_id)
     stale += [e for e in others if not _settle_claim(tx, worker_id, actor, e, locked)]
-    for group in locked.values():
-        groups.advance(tx, group, actor)
+    if locked:
+        groups.advance_all(tx, locked.values(), actor)
     return stale
 
 

@@ -218,7 +218,7 @@ class Task(Generic[P, R]):
         return [Job(client, job_id) for job_id, _ in client.enqueue_alike(job, texts)]
 
     def step(self, *args: P.args, **params: P.kwargs) -> Step:
-        """The same arguments as a step of a group or a plan. A param may be `{"$result": "name of an earlier step"}`."""
+        """The same arguments as a step of a group or a plan. A param may be `{"$result": "an earlier step"}`."""
         from headway.engine.plan import Step
 
         if args:

@@ -167,20 +167,30 @@ def earlier_results(tx: Tx, group_id: int, stage: int) -> dict[str, Any]:
 # --- from stage to stage ------------------------------------------------------------------------------------------
 
 
+def advance_all(tx: Tx, locked: Collection[Group], actor: Actor) -> None:
+    """After members of these locked groups have ended: most of them have others that go on."""
+    begun = [(group.id, group.stage) for group in locked if group.finished_at is None and group.stage >= 0]
+    busy = {group_id for (group_id,) in tx.run("open_of_stages", rows=json.dumps(begun))} if begun else set()
+    for group in locked:
+        if group.id not in busy:
+            advance(tx, group, actor)
+
+
 def advance(tx: Tx, group: Group, actor: Actor) -> None:
     """After members of a locked group have ended: opens the next stage, or concludes. Does nothing if none is due."""
     if group.finished_at is not None:
         return
-    stage = group.stage
-    while stage >= 0 and not tx.run("stage_is_open", group_id=group.id, stage=stage):
+    stage, released = group.stage, False
+    while stage >= 0 and not released and not tx.run("stage_is_open", group_id=group.id, stage=stage):
         ended = [_member(row) for row in tx.run("stage_members", group_id=group.id, stage=stage)]
         verdict = plan.judge(group.on_failure, ended)
         if verdict is not Verdict.GO_ON:
             _end_waiting(tx, group.id, stage, verdict, actor)
-        if stage + 1 >= group.stages or not tx.run("group_is_open", group_id=group.id):
+        going = verdict is Verdict.GO_ON and group.cancelled_by is None
+        if stage + 1 >= group.stages or not (going or tx.run("group_is_open", group_id=group.id)):
             return _conclude(tx, group, actor)
         stage += 1
-        _open(tx, group, stage, "advanced", actor)
+        released = _open(tx, group, stage, "advanced", actor)
     if stage < 0 and not tx.run("group_is_open", group_id=group.id):
         _conclude(tx, group, actor)
 
@@ -194,22 +204,26 @@ def _end_waiting(tx: Tx, group_id: int, stage: int, verdict: Verdict, actor: Act
     tx.run("end_waiting_members", group_id=group_id, stage=stage, **wishes)
 
 
-def _open(tx: Tx, group: Group, stage: int, kind: str, actor: Actor) -> None:
-    """Its members get the results they asked for and may be claimed."""
-    ((version,),) = tx.run("open_stage", id=group.id, stage=stage)
-    _fill(tx, group.id, stage)
-    for _, target_id in tx.run("release_stage", group_id=group.id, stage=stage, actor=actor.text()):
+def _open(tx: Tx, group: Group, stage: int, kind: str, actor: Actor) -> bool:
+    """Its members may be claimed, with the results they asked for. Whether there are any that only waited for it."""
+    of_stage = {"group_id": group.id, "stage": stage}
+    _, released, unfilled, _ = tx.run_all(
+        ("open_stage", {"id": group.id, "stage": stage}),
+        ("release_stage", {**of_stage, "actor": actor.text()}),
+        ("unfilled_members", of_stage),
+        ("group_event", _event(group.id, kind, actor, {"stage": stage})),
+    )
+    for _, target_id in released:
         tx.touch(target_id)
-    _record(tx, group.tenant_id, group.kind, group.id, version, kind, actor, {"stage": stage})
+    _fill(tx, group.id, stage, unfilled)
     tx.wake()
+    return bool(released)
 
 
-def _fill(tx: Tx, group_id: int, stage: int) -> None:
-    waiting = tx.run("unfilled_members", group_id=group_id, stage=stage)
-    if waiting:
+def _fill(tx: Tx, group_id: int, stage: int, unfilled: Sequence[Row]) -> None:
+    if unfilled:
         results = earlier_results(tx, group_id, stage)
-        done = [(job_id, fill(unfilled, results)) for job_id, unfilled in waiting]
-        tx.run("fill_params", rows=json.dumps(done))
+        tx.run("fill_params", rows=json.dumps([(job_id, fill(text, results)) for job_id, text in unfilled]))
 
 
 def fill(unfilled: str, results: Mapping[str, Any]) -> str:
@@ -218,10 +232,13 @@ def fill(unfilled: str, results: Mapping[str, Any]) -> str:
 
 def _conclude(tx: Tx, group: Group, actor: Actor) -> None:
     end = plan.conclude(group, members(tx, group.id))
-    for (version,) in tx.run("end_group", id=group.id, status=end.status, error=end.error):
-        facts = {"status": end.status, "error": end.error}
-        _record(tx, group.tenant_id, group.kind, group.id, version, "finished", actor, facts)
-    for follower in map(_group, tx.run("lock_followers", id=group.id)):
+    facts = {"status": end.status, "error": end.error}
+    _, _, followers = tx.run_all(
+        ("end_group", {"id": group.id, "status": end.status, "error": end.error}),
+        ("group_event", _event(group.id, "finished", actor, facts)),
+        ("lock_followers", {"id": group.id}),
+    )
+    for follower in map(_group, followers):
         _follow(tx, group, follower, actor)
 
 
@@ -259,8 +276,9 @@ def mend(tx: Tx, group_id: int, actor: Actor) -> bool:
 
 def hold(tx: Tx, job: Job, actor: Actor) -> None:
     """A member waits for a person, so its group does."""
-    ((version, kind, tenant_id),) = tx.run("bump_group", id=job.group_id)
-    _record(tx, tenant_id, kind, job.group_id or 0, version, "held", actor, {"job": job.id, "step": job.step})
+    assert job.group_id is not None
+    facts = {"job": job.id, "step": job.step}
+    tx.run_all(("bump_group", {"id": job.group_id}), ("group_event", _event(job.group_id, "held", actor, facts)))
 
 
 def steps(tx: Tx, group_id: int) -> dict[str, int]:
@@ -295,27 +313,18 @@ def fill_for(tx: Tx, job: Job, params: str) -> tuple[str, str | None]:
 
 def cancel(tx: Tx, group: Group, actor: Actor, *, now: int) -> None:
     """Ends what waits or is held, asks what runs to stop; concludes when all have ended."""
-    for (version,) in tx.run("mark_group_cancelled", id=group.id, by=actor.text()):
-        _record(tx, group.tenant_id, group.kind, group.id, version, "cancelling", actor, {"by": actor.shown})
+    if tx.run("mark_group_cancelled", id=group.id, by=actor.text()):
+        tx.run("group_event", **_event(group.id, "cancelling", actor, {"by": actor.shown}))
     for job in map(rows.job, tx.run("unfinished_members", group_id=group.id)):
         jobs.apply(tx, verbs.cancel(job, actor=actor, now=now), actor)
     tx.wake()
     advance(tx, lock(tx, group.id), actor)
 
 
-def _record(
-    tx: Tx,
-    tenant_id: int,
-    thing: str,
-    group_id: int,
-    version: int,
-    kind: str,
-    actor: Actor,
-    facts: Mapping[str, object],
-) -> None:
+def _event(group_id: int, kind: str, actor: Actor, facts: Mapping[str, object]) -> dict[str, object]:
+    """The event of a change that was just made to the group's row."""
     data = json.dumps({name: value for name, value in facts.items() if value is not None})
-    event = (tenant_id, thing, group_id, version, f"{thing}.{kind}", None, actor.text(), None, data)
-    tx.run("add_events", rows=json.dumps([event]))
+    return {"id": group_id, "kind": kind, "actor": actor.text(), "data": data}
 
 
 def steps_to_retry(tx: Tx, group: Group) -> list[tuple[Member, Job]]:

@@ -32,6 +32,17 @@ select {group_columns} from hw_group g where g.schedule_id = :schedule_id and g.
 -- Whether a job of this stage has not ended: a chain goes on in the transaction in which one of its jobs ends.
 select 1 from hw_job where group_id = :group_id and group_id is not null and stage = :stage and status <= 5 limit 1;
 
+-- name: open_of_stages
+-- Those of these groups whose stage has a job that has not ended.
+select o.id from (select r.id, (
+  select 1 from hw_job j where j.group_id = r.id and j.group_id is not null and j.stage = r.stage and j.status <= 5 limit 1) as found
+from {rows(id bigint, stage integer)} as r) o where o.found is not null;
+
+-- name: group_event
+-- What was just changed about a group, with the version its row has since.
+insert into hw_event (tenant_id, thing, thing_id, version, kind, at, actor, data)
+select g.tenant_id, g.kind, g.id, g.version, g.kind || '.' || :kind, {now}, :actor, :data from hw_group g where g.id = :id;
+
 -- name: group_is_open
 select 1 from hw_job where group_id = :group_id and group_id is not null and status <= 5 limit 1;
 
@@ -85,17 +96,17 @@ with recursive g(id) as (
 select distinct j.step, j.stage from g join hw_job j on j.group_id = g.id and j.group_id is not null;
 
 -- name: open_stage
-update hw_group set stage = :stage, version = version + 1 where id = :id returning version;
+update hw_group set stage = :stage, version = version + 1 where id = :id;
 
 -- name: bump_group
-update hw_group set version = version + 1 where id = :id returning version, kind, tenant_id;
+update hw_group set version = version + 1 where id = :id;
 
 -- name: mark_group_cancelled
 update hw_group set cancelled_by = :by, version = version + 1 where id = :id and cancelled_by is null returning version;
 
 -- name: end_group
 update hw_group set status = :status, error = cast(:error as text), finished_at = {now}, version = version + 1
-where id = :id and finished_at is null returning version;
+where id = :id and finished_at is null;
 
 -- name: lock_followers
 -- The groups that wait for the end of this one.
