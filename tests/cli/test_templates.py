@@ -70,6 +70,8 @@ def test_jobs_are_snapshots(cli: Here, hello: App) -> None:
         ({"name": "bob", "times": 2}, 1),
         ({"name": "anna", "times": 2}, 9),
     ]
+    assert cli("jobs", "show", 1, "--json").done().data["template_id"] == 1
+    assert "template  1" in cli("jobs", "show", 1).done().out
     assert drain(hello) == 3
 
 

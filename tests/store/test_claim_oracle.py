@@ -416,8 +416,8 @@ class World(Life):
         """A random life. How many claims were compared."""
         deeds: dict[Callable[[], None], int] = {
             self.enqueue_some: 7, self.group_some: 4, self.claim_some: 4, self.turn: 7, self.end_some: 3,
-            self.use_a_verb: 4, self.decide: 4, self.reserve: 2, self.release: 4, self.grant: 2, self.many_calls: 1, self.pause: 1,
-            self.pause_a_target: 1, self.change_limit: 1, self.settle: 1, self.later: 3, self.tie: 1,
+            self.use_a_verb: 4, self.decide: 4, self.reserve: 2, self.release: 4, self.grant: 2, self.many_calls: 1,
+            self.pause: 1, self.pause_a_target: 1, self.change_limit: 1, self.settle: 1, self.later: 3, self.tie: 1,
         }  # fmt: skip
         for _ in range(self.rng.randint(1, 6)):
             self.enqueue_some()

@@ -120,17 +120,32 @@ def listed(tx: Tx, tenant_id: int) -> list[LaneView]:
     own = [bucket.id for bucket in buckets if bucket.tenant_id == tenant_id]
     most = COUNTED // max(1, len(own))
     ready: dict[int, int] = dict(tx.run("ready_per_bucket", ids=json.dumps(own), most=most))
-    running = _per_lane(buckets, dict(tx.run("running_per_bucket")))
+    lanes = tx.run("lanes")
+    running = _places_taken(tx, buckets, {n for n, _, kind, *_ in lanes if kind == "policy"})
     waiting = _per_lane(buckets, ready)
     more = _per_lane(buckets, {bucket_id: int(count >= most) for bucket_id, count in ready.items()})
-    granted = [json.loads(lanes) for _, _, lanes, _, at, _, _ in tx.run("active_reservations") if at is not None]
-    reserved = Counter(lane for lanes in granted for lane in lanes)
+    granted = [json.loads(row[2]) for row in tx.run("active_reservations") if row[4] is not None]
+    reserved = Counter(lane for some in granted for lane in some)
     found = [
         LaneView(n, name, kind, limit, running[n], reserved[n], waiting[n], at_least=more[n] > 0)
-        for n, owner, kind, name, limit, _ in tx.run("lanes")
+        for n, owner, kind, name, limit, _ in lanes
         if owner in (0, tenant_id)
     ]
     return sorted(found, key=lambda lane: (lane.kind, lane.name))
+
+
+def _places_taken(tx: Tx, buckets: Iterable[Bucket], policy: Collection[int]) -> Counter[int]:
+    """How many places of each lane running jobs take: those of one stage take one of the policy's together."""
+    lanes_of = {bucket.id: bucket.lanes for bucket in buckets}
+    found: Counter[int] = Counter()
+    stages: set[tuple[int, int, int]] = set()
+    for bucket_id, group_id, stage, count in tx.run("running_per_bucket"):
+        for lane in lanes_of.get(bucket_id, ()):
+            if group_id is not None and lane in policy:
+                stages.add((lane, group_id, stage))
+            else:
+                found[lane] += count
+    return found + Counter(lane for lane, _, _ in stages)
 
 
 def _per_lane(buckets: Iterable[Bucket], counts: Mapping[int, int]) -> Counter[int]:

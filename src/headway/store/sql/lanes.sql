@@ -22,7 +22,7 @@ update hw_lane set capacity = cast(:capacity as integer), version = version + 1 
 select id, tenant_id, kind, name, capacity, version from hw_lane order by id;
 
 -- name: running_per_bucket
-select bucket_id, count(*) from hw_job where status = 3 group by bucket_id;
+select bucket_id, group_id, stage, count(*) from hw_job where status = 3 group by bucket_id, group_id, stage;
 
 -- name: ready_per_bucket
 -- How many jobs of these buckets may be claimed as far as they themselves go, of each the first so many.
