@@ -53,13 +53,16 @@ def test_the_whole_story(temporary: Path, folder: Path) -> None:
         r"\$ headway targets release desk-1",
         r"job 14 demo.visit COMPLETED",
         r"It answered 'direct'. They began in this order: job 16, the direct call, job 17.",
-        r"\$ headway jobs cancel 18",
-        r"job 18 demo.endless CANCELLED: cancelled by ",
+        r"It fires at 02:30, Monday to Friday, Berlin time; next at",
+        r"job 20 demo.step \(AD export\) RUNNING\n  job 21 demo.step \(LDAP export\) RUNNING",
+        r"Execution 1 is COMPLETED",
+        r"\$ headway jobs cancel 24",
+        r"job 24 demo.endless CANCELLED: cancelled by ",
         r"\$ kill -9 \d+",
-        r"job 19 demo.journey FAILED: Scheduler crash recovery",
-        r"job 20 demo.journey COMPLETED",
+        r"job 25 demo.journey FAILED: Scheduler crash recovery",
+        r"job 26 demo.journey COMPLETED",
         r'its checkpoint: \{"began_at_stage":[1-9],"stages":10\}',
-        r"20 jobs looked at, 0 promises broken",
+        r"26 jobs looked at, 0 promises broken",
         r"headway up ",
     ):
         assert re.search(line, story), f"{line!r} is not in\n{story}"
@@ -69,7 +72,7 @@ def test_the_whole_story(temporary: Path, folder: Path) -> None:
 
 def test_as_json(temporary: Path, folder: Path) -> None:
     scenes = program("demo", "--fast", "--json", cwd=folder).done().records
-    assert [len(scene["jobs"]) for scene in scenes] == [1, 3, 4, 4, 3, 2, 1, 1, 2]
+    assert [len(scene["jobs"]) for scene in scenes] == [1, 3, 4, 4, 3, 2, 6, 1, 1, 2]
     loaves, visits = scenes[3]["jobs"], scenes[4]["jobs"]
     assert {tuple(job["resources"]) for job in loaves} == {("oven",)}
     assert [(job["target"], job["status"]) for job in visits] == [
