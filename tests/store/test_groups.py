@@ -17,7 +17,7 @@ from headway.model.job import SYSTEM
 from headway.model.outcome import Completed, Failed, FailureKind, Interrupted, Lost, Skipped, Stopped
 from headway.model.plan import Member, NewGroup, Verdict
 from headway.model.policies import Concurrency
-from headway.store import plans_reading
+from headway.store import plans_reading, reading
 from headway.verify import check
 from tests.support.life import BROKEN, Life
 from tests.support.plans import finish, group, group_events, job_of, make, member, new_group, states
@@ -444,6 +444,18 @@ def test_a_retry_shows_what_it_links_to(life: Life) -> None:
     assert seen.counts == {"COMPLETED": 2, "QUEUED": 1, "WAITING": 1}
     assert ([v.group.id for v in page.items], [v.group.id for v in rest.items], rest.next) == ([again], [made], None)
     life.client.groups.cancel(again)
+
+
+def test_a_step_that_waits_says_for_whom(life: Life) -> None:
+    made = make(life, "a b", "c")
+    behind = make(life, "a", after_id=made)
+    with life.database.read() as tx:
+        (waits,) = reading.explain(tx, life.client.tenant_id, job_of(life, made, "c")).blockers
+        (follows,) = reading.explain(tx, life.client.tenant_id, job_of(life, behind, "a")).blockers
+    one, other = (job_of(life, made, step) for step in "ab")
+    assert (waits.kind, waits.by) == ("stage", f"job {one} (a, QUEUED), job {other} (b, QUEUED)")
+    assert waits.detail == f"its stage is not open yet: stage 0 of group {made} has not ended"
+    assert (follows.kind, follows.by) == ("stage", f"group {made}")
 
 
 def test_old_groups_are_pruned_whole(life: Life, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from headway.engine.task import make_job
 from headway.engine.templates import in_use
 from headway.errors import BadInput, NotFound
 from headway.model.job import Actor
-from headway.model.plan import NewGroup, NewMember, check_members, failure_policy
+from headway.model.plan import NewGroup, NewMember, check_members
 from headway.model.schedule import Definition, Schedule, StepWish, stages_of
 from headway.model.template import Template
 from headway.model.ticks import Decision, TickWish, decide
@@ -110,7 +110,6 @@ def place(
     client: Client, schedule: Schedule, definition: Definition, params: Mapping[str, Any] | None = None
 ) -> Placed:
     """Refused when a step cannot be made of it. Before the transaction: kinds of work come into being on their own."""
-    failure_policy(definition.on_failure)
     members = members_of(client, schedule.tenant_id, definition, params)
     new = NewGroup(
         schedule.name,

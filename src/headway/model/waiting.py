@@ -8,11 +8,16 @@ from dataclasses import dataclass, field
 from headway.model.estimate import Estimate, span
 from headway.model.job import Job
 from headway.model.lanes import Stage, stage_of
+from headway.model.plan import Group, Member
 from headway.model.states import State
 from headway.model.targets import Holder
 
 # Of so many reservations each is named; of more, the others are counted.
 NAMED = 5
+
+
+# How many of those in the way are named one by one.
+NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +215,17 @@ def _placed(job: Job, lanes: tuple[int, ...], scene: Scene) -> Queued:
 
 def _target_of(job: Job | Queued, scene: Scene) -> TargetLoad | None:
     return scene.targets.get(job.target_id) if job.target_id is not None else None
+
+
+def stage_blocker(group: Group, unfinished: Sequence[Member]) -> Blocker:
+    """What a member waits for whose stage is not open: the steps of the open one, or another group's end."""
+    if group.stage < 0:
+        detail = f"its {group.kind} {group.id} begins when {group.kind} {group.after_id} has ended"
+        return Blocker("stage", detail, by=f"{group.kind} {group.after_id}", since=group.created_at)
+    names = [f"job {one.job_id} ({one.step}, {one.state.name})" for one in unfinished[:NAMED]]
+    more = [f"{len(unfinished) - NAMED} more"] if len(unfinished) > NAMED else []
+    text = f"its stage is not open yet: stage {group.stage} of {group.kind} {group.id} has not ended"
+    return Blocker("stage", text, by=", ".join([*names, *more]) or None, since=group.created_at)
 
 
 def _not_queued(job: Job, scene: Scene) -> Blocker:

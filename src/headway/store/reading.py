@@ -11,8 +11,8 @@ from headway.clock import micros
 from headway.model.job import Job, Run
 from headway.model.plan import Group
 from headway.model.states import State
-from headway.model.waiting import Blocker, Explanation, Hand, Pause, blockers
-from headway.store import jobs, rows, targets
+from headway.model.waiting import Blocker, Explanation, Hand, Pause, blockers, stage_blocker
+from headway.store import groups, jobs, rows, targets
 from headway.store.db import Tx
 from headway.store.pages import BUDGET, Filters, Page, check_limit, job_rows, run_rows
 from headway.store.surroundings import RANKED, Surroundings
@@ -271,7 +271,14 @@ def explain(tx: Tx, tenant_id: int, job_id: int, *, lives: Lives = lambda worker
     one = view(tx, tenant_id, job_id)
     around = _surroundings(tx, tenant_id, [one.job], lives)
     found = blockers(one.job, around.lanes_of(one.job), around.scene)
+    found = [_closed_stage(tx, one.job) if blocker.kind == "stage" else blocker for blocker in found]
     return Explanation(job_id, one.job.status.name, one.rank, tuple(found), around.estimate(one.job), around.now)
+
+
+def _closed_stage(tx: Tx, job: Job) -> Blocker:
+    group = groups.find(tx, job.group_id or 0, job.tenant_id)
+    members = [one for one in groups.members(tx, group.id) if one.stage == group.stage and not one.state.terminal]
+    return stage_blocker(group, members)
 
 
 def _surroundings(tx: Tx, tenant_id: int, asked: Sequence[Job], lives: Lives) -> Surroundings:
