@@ -217,7 +217,7 @@ def test_a_clock_put_back_never_fires_again(clockwork: Clockwork) -> None:
     clockwork.round()
     for _ in range(13):
         clockwork.advance("5m")
-    assert clockwork.ticks() == [(5, 1, "FIRED"), (10, 1, "FIRED"), (15, 1, "FIRED")]
+    assert clockwork.ticks() == [(5, 1, "COALESCED"), (10, 1, "FIRED"), (15, 1, "FIRED")]
 
 
 def test_a_year_of_a_minutely_schedule_is_settled_in_under_a_second(clockwork: Clockwork) -> None:

@@ -474,3 +474,93 @@ def test_old_groups_are_pruned_whole(life: Life, tmp_path: Path) -> None:
     assert life.sql("select distinct group_id from hw_job") == [(open_one,)]
     assert life.sql("select name, count from hw_tally order by name") == [("groups", 2), ("jobs", 4)]
     finish(life, open_one, "a")
+
+
+# --- retries of members, results that cannot be had ---
+
+
+def test_a_retried_group_fills_in_what_its_first_stage_needs(life: Life) -> None:
+    steps = (member(life, 0, "a"), member(life, 1, "b", params='{"x":{"$result":"a"}}'))
+    made = life.client.groups.create(NewGroup("g", "staged", "stop", steps))
+    finish(life, made, "a", Completed(result="41"))
+    finish(life, made, "b", BROKEN)
+    again = life.client.groups.retry(made)
+    assert life.job(job_of(life, again, "b")).params == '{"x":41}'
+    finish(life, again, "b")
+
+
+@pytest.mark.parametrize("reference", ['["z"]', '{"q":1}', "7", "null"])
+def test_a_result_is_named_by_a_text(life: Life, reference: str) -> None:
+    params = f'{{"x":{{"$result":{reference}}},"y":{{"$result":"a"}}}}'
+    steps = (member(life, 0, "a"), member(life, 1, "b", params=params))
+    with pytest.raises(BadInput, match="must be the name of an earlier step"):
+        life.client.groups.create(NewGroup("g", "staged", "stop", steps))
+
+
+def test_results_that_are_too_large_are_left_to_the_context(life: Life) -> None:
+    params = json.dumps({"x": [{"$result": "a"}] * 3})
+    steps = (member(life, 0, "a"), member(life, 1, "b", params=params))
+    made = life.client.groups.create(NewGroup("g", "staged", "stop", steps))
+    finish(life, made, "a", Completed(result=json.dumps("x" * 100_000)))
+    job = life.job(job_of(life, made, "b"))
+    assert (job.status.name, json.loads(job.params)) == ("QUEUED", json.loads(params))
+    life.client.cancel(job.id)
+
+
+class Raises:
+    def judge(self, failed: list[Member]) -> Verdict:
+        raise RuntimeError("no idea")
+
+
+def test_a_policy_that_raises_stops_the_group(life: Life) -> None:
+    made = make(life, "a", "b", on_failure=f"{__name__}.Raises")
+    finish(life, made, "a", BROKEN)
+    assert states(life, made) == {"a": "FAILED", "b": "CANCELLED"}
+
+
+def test_a_chain_in_a_group_goes_on_from_its_last_job(life: Life) -> None:
+    new = NewGroup("g", "staged", "stop", (member(life, 0, "a", retry=1), member(life, 0, "b"), member(life, 1, "c")))
+    made = life.client.groups.create(new)
+    first = job_of(life, made, "a")
+    finish(life, made, "a", BROKEN)
+    finish(life, made, "a", BROKEN)
+    again = life.client.retry(first)
+    assert again.retry_of != first
+    claim = life.claim(again.id)
+    with pytest.raises(WrongState, match="already being retried"):
+        life.client.retry(first)
+    assert life.end(claim, Completed())
+    finish(life, made, "b")
+    assert states(life, made) == {"a": "COMPLETED", "b": "COMPLETED", "c": "QUEUED"}
+    life.client.cancel(job_of(life, made, "c"))
+
+
+def test_a_retry_does_not_keep_a_cancelled_group_open(life: Life) -> None:
+    made = make(life, "a b")
+    finish(life, made, "a", BROKEN)
+    running = life.claim(job_of(life, made, "b"))
+    life.client.groups.cancel(made)
+    assert life.client.retry(job_of(life, made, "a")).group_id is None
+    assert life.end(running, Stopped())
+    assert group(life, made).status == "CANCELLED"
+
+
+def test_a_retry_with_other_params_keeps_them_in_a_retry_of_the_group(life: Life) -> None:
+    steps = (member(life, 0, "a"), member(life, 1, "b", params='{"x":{"$result":"a"}}'), member(life, 1, "c"))
+    made = life.client.groups.create(NewGroup("g", "staged", "stop", steps))
+    finish(life, made, "a", Completed(result="1"))
+    finish(life, made, "b", BROKEN)
+    again = life.client.retry(job_of(life, made, "b"), params={"y": {"$result": "a"}, "z": 2})
+    assert json.loads(again.params) == {"y": 1, "z": 2}
+    finish(life, made, "b", BROKEN)
+    finish(life, made, "c")
+    retried = life.client.groups.retry(made)
+    assert json.loads(life.job(job_of(life, retried, "b")).params) == {"y": 1, "z": 2}
+    life.client.groups.cancel(retried)
+
+
+def test_who_says_the_words_of_the_plan_has_still_skipped_itself(life: Life) -> None:
+    made = make(life, "a", "b")
+    finish(life, made, "a", Skipped("predecessor failed"))
+    finish(life, made, "b")
+    assert group(life, made).status == "COMPLETED"

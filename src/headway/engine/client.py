@@ -401,12 +401,21 @@ class Client:
             if text is not None and job.task in self.registry.specs:
                 self.registry.get(job.task).signature.check(json.loads(text))
             options = _with_budget(job, budget)
+            given, unfilled = (None, None) if text is None else groups.fill_for(tx, job, text, at_once=True)
             waiting = self._waiting_retry(tx, job)
+            if group is not None and waiting is None:
+                job = jobs.lock(tx, groups.last_of_step(tx, job))  # the chain goes on from its last job
             tx.wake()
             if waiting is not None:
                 position = _new_place(tx, waiting, priority)
                 forward = verbs.bring_forward(
-                    waiting, now=self._now(tx), params=text, priority=priority, position=position, options=options
+                    waiting,
+                    now=self._now(tx),
+                    params=given,
+                    unfilled=unfilled,
+                    priority=priority,
+                    position=position,
+                    options=options,
                 )
                 jobs.apply(tx, forward, self.actor)
                 if forward.job.params != waiting.params:
@@ -420,7 +429,8 @@ class Client:
                 self.actor,
                 delay=0.0,
                 auto=False,
-                params=text,
+                params=given,
+                unfilled=unfilled,
                 options=options,
                 priority=priority,
                 position=position,
@@ -437,6 +447,8 @@ class Client:
         while follower is not None:
             last = follower
             follower = jobs.automatic_retry(tx, last.id)
+        if job.group_id is not None and (number := groups.last_of_step(tx, job)) != job.id:
+            last = jobs.find(tx, number, job.tenant_id)  # also one that a person made
         if last is not None:
             last = jobs.lock(tx, last.id)  # it may have been claimed, or have ended, since we looked
         if last is None or last.status.terminal:

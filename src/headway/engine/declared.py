@@ -17,6 +17,7 @@ from headway.store import schedules
 if TYPE_CHECKING:
     from headway.engine.client import Client
 
+BUILT_IN = ("command", "http", "powershell", "sql")
 UNDECLARED = "no longer declared in code"
 
 
@@ -61,10 +62,17 @@ def settle(client: Client, declared: Iterable[Declared]) -> Settled:
         for kind in _bring(client, one, stored.get(name)):
             found[kind].append(name)
     for name, schedule in stored.items():
-        if wanted and name not in wanted and schedule.origin == "code" and schedule.enabled:
+        gone = wanted and name not in wanted and schedule.origin == "code" and schedule.enabled
+        if gone and _could_be_ours(client, schedule):
             client.schedules.disable(schedule.id, reason=UNDECLARED)
             found["disabled"].append(name)
     return Settled(**{kind: tuple(names) for kind, names in found.items()})
+
+
+def _could_be_ours(client: Client, schedule: Schedule) -> bool:
+    """Another app on the same database declares its own: what runs none of our tasks is not ours to disable."""
+    tasks = {step.task for step in schedule.parsed.steps} if schedule.readable else set()
+    return any(task in client.registry.specs and task not in BUILT_IN for task in tasks)
 
 
 def _all(client: Client) -> list[Schedule]:
@@ -83,8 +91,8 @@ def _bring(client: Client, one: Declared, stored: Schedule | None) -> list[str]:
                 raise
             return _bring(client, one, client.schedules.get(one.name))  # another process starts at the same time
         return ["created"]
-    if stored.origin != "code":
-        return ["kept"] if stored.parsed != one.definition else []
+    if stored.origin != "code" or not stored.readable:
+        return ["kept"] if not stored.readable or stored.parsed != one.definition else []
     done: list[str] = []
     if stored.parsed != one.definition:
         client.schedules.edit(stored.id, _replacing(stored.parsed, one.definition))

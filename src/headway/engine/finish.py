@@ -32,11 +32,18 @@ class Ended(NamedTuple):
         return isinstance(self.outcome, Completed) and self.outcome.exit_code is None and not left_files
 
 
-def finish(tx: Tx, worker_id: int, actor: Actor, ended: Sequence[Ended]) -> list[Ended]:
+def lock_groups(tx: Tx, ended: Sequence[Ended]) -> dict[int, Group]:
+    """The groups of these claims: locked before any job is."""
+    of_groups = {e.claim.group_id for e in ended if e.claim.group_id is not None}
+    return groups.lock_all(tx, of_groups) if of_groups else {}
+
+
+def finish(
+    tx: Tx, worker_id: int, actor: Actor, ended: Sequence[Ended], locked: Mapping[int, Group] | None = None
+) -> list[Ended]:
     """Ends these claims, and advances the groups they belong to. Returns the ones whose fence was stale: nothing was
     changed for them."""
-    of_groups = {e.claim.group_id for e in ended if e.claim.group_id is not None}
-    locked = groups.lock_all(tx, of_groups) if of_groups else {}
+    locked = lock_groups(tx, ended) if locked is None else locked
     plain = [e for e in ended if e.plain]
     stale = _complete(tx, worker_id, actor, plain) if plain else []
     others = sorted((e for e in ended if not e.plain), key=lambda e: e.claim.job_id)
@@ -112,7 +119,8 @@ def decide_left_over(tx: Tx, job: Job, actor: Actor, group: Group | None = None)
     failure = Failed(job.failure_kind or FailureKind.EXCEPTION, error)
     transition = decide(_standing(tx, job, group), failure, random.random)
     if transition.retry is not None:
-        jobs.insert_retry(tx, job, actor, delay=transition.retry, auto=True)
+        in_group = groups.is_open(tx, job)
+        jobs.insert_retry(tx, job, actor, delay=transition.retry, auto=True, in_group=in_group)
         tx.wake()
     else:
         jobs.apply(tx, verbs.Change(replace(job, exhausted=1), "job.exhausted"), actor)

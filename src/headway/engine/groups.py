@@ -9,6 +9,7 @@ from headway.errors import WrongState
 from headway.model import plan
 from headway.model.job import Job, NewJob, Options
 from headway.model.plan import Group, Member, NewGroup, NewMember
+from headway.model.values import check_name
 from headway.store import groups, targets
 from headway.store.db import Tx
 
@@ -24,6 +25,7 @@ class Groups:
 
     def create(self, new: NewGroup) -> int:
         """Stores a group with all its jobs in one transaction, or nothing."""
+        check_name(new.name, field="name")
         plan.check_mode(new.mode)
         plan.failure_policy(new.on_failure)
         plan.check_members(new.members)

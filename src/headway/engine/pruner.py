@@ -34,7 +34,8 @@ class Pruner(Loop):
         if self.retention is None:
             return INTERVAL
         before = self.database.clock.now() - micros(self.retention)
-        deleted = self.prune(before) + self.prune_groups(before) + self.prune_reservations(before)
+        deleted = self.prune(before) + self.prune_groups(before) + self.prune_ticks(before)
+        deleted += self.prune_reservations(before)
         return 0.0 if deleted else INTERVAL
 
     def prune_reservations(self, before: int) -> int:
@@ -56,6 +57,13 @@ class Pruner(Loop):
             self._unlink(files)
             gone += deleted
         return gone or len(page)
+
+    def prune_ticks(self, before: int) -> int:
+        """Some of the ledger. How many rows went."""
+        with self.database.read() as tx:
+            if not tx.run("old_tick", before=before):
+                return 0
+        return self.database.transact("prune_ticks", lambda tx: _delete_ticks(tx, before))
 
     def _unlink(self, files: list[str]) -> None:
         for file in files:  # after the commit: a file too many is harmless, one too few is not
@@ -130,12 +138,15 @@ def _delete_jobs(tx: Tx, doomed: list[int]) -> list[str]:
     return [path for path in paths if not tx.run("artifact_in_use", path=path)]
 
 
-def _delete_ticks(tx: Tx, before: int) -> None:
+def _delete_ticks(tx: Tx, before: int) -> int:
+    tx.run("begin_pruning")
     gone = tx.run("prune_ticks", before=before)
     if gone:
         tx.run("prune_tick_events", ids=json.dumps([tick_id for _, tick_id in gone]))
     for tenant_id, count in Counter(tenant_id for tenant_id, _ in gone).items():
         tx.run("tally_ticks", tenant_id=tenant_id, count=count)
+    tx.run("end_pruning")
+    return len(gone)
 
 
 def _delete_group(tx: Tx, group_id: int, before: int) -> tuple[int, list[str]]:
@@ -153,6 +164,5 @@ def _delete_group(tx: Tx, group_id: int, before: int) -> tuple[int, list[str]]:
     files = _delete_jobs(tx, [job_id for job_id, _ in there])
     tx.run("tally_group", id=group_id)
     tx.run("prune_group", id=group_id)
-    _delete_ticks(tx, before)
     tx.run("end_pruning")
     return 1, files

@@ -12,6 +12,7 @@ from headway.engine.finish import decide_left_over, settle
 from headway.engine.loop import Loop
 from headway.model.job import SYSTEM, Job
 from headway.model.outcome import Lost
+from headway.model.plan import Group
 from headway.model.states import State
 from headway.store import groups, jobs, reservations, rows, workers
 from headway.store.db import Database, Tx
@@ -118,7 +119,7 @@ class Recovery(Loop):
             return None
         run = jobs.run_of(tx, job_id)
         if run is not None and run.status is not None:
-            jobs.close_like_run(tx, job, run.status, SYSTEM)
+            self._close_like_run(tx, job, run.status, group)
             state = run.status
         else:
             tx.run("open_run", job_id=job_id)
@@ -185,9 +186,16 @@ class Recovery(Loop):
         group = groups.lock_of_job(tx, job_id)
         job = self._take(tx, job_id)
         if job is not None and job.status is State.RUNNING and job.fence == fence:
-            jobs.close_like_run(tx, job, run, SYSTEM)
+            self._close_like_run(tx, job, run, group)
             if group is not None:
                 groups.advance(tx, group, SYSTEM)
+
+    @staticmethod
+    def _close_like_run(tx: Tx, job: Job, run: State, group: Group | None) -> None:
+        """With the decision about its retry, before its group is judged."""
+        jobs.close_like_run(tx, job, run, SYSTEM)
+        if run is State.FAILED:
+            decide_left_over(tx, jobs.lock(tx, job.id), SYSTEM, group)
 
     def _mend_groups(self) -> None:
         """Groups that nobody advanced: the transaction that ends a stage does, so this too takes damage."""

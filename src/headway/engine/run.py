@@ -21,6 +21,7 @@ from headway.engine.slot import Child
 from headway.errors import BadInput, LeaseLost
 from headway.model.job import Carried, Claim, Options
 from headway.model.outcome import Failed, FailureKind, Outcome, Stopped
+from headway.model.plan import references
 from headway.model.values import duration_text
 
 STOP_GRACE = 5.0
@@ -54,6 +55,8 @@ class Running:
             self._hide(secrets)
         if secrets or self.claim.stage:  # a secret, or an earlier step's result, may not be what a param takes
             self.spec.signature.check(params)
+        if self.claim.stage and references(params):
+            raise BadInput("params: the results it asks for are too large for params: use ctx.results", field="params")
         return params
 
     def _hide(self, secrets: Sequence[str]) -> None:

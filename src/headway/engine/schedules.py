@@ -15,6 +15,7 @@ from headway.clock import SECOND
 from headway.engine.firing import Ready, fire, place, ready
 from headway.errors import BadInput, Busy, WrongState
 from headway.model import cron
+from headway.model.plan import failure_policy
 from headway.model.schedule import ORIGINS, Definition, Schedule, Tick, anchor_of
 from headway.model.ticks import next_due, times_of
 from headway.model.values import check_name, instant, instant_text, refuse
@@ -78,6 +79,7 @@ class Schedules:
     def check(self, definition: Mapping[str, object] | Definition) -> Definition:
         """The definition, if an execution can be made of it: tasks, templates, params and options included."""
         wished = definition if isinstance(definition, Definition) else Definition.parse(definition)
+        failure_policy(wished.on_failure)
         self._place(0, "trial", wished)
         return wished
 
@@ -232,7 +234,7 @@ class Schedules:
         for _ in range(TRIES):
             schedule = self.get(which)
             if params is None:
-                one = ready(client, schedule)
+                one = ready(client, schedule) if schedule.readable else Ready(schedule, Definition(), None)
             else:
                 one = Ready(schedule, schedule.parsed, place(client, schedule, schedule.parsed, params))
             try:
@@ -250,7 +252,7 @@ class Schedules:
 
 def _settle(tx: Tx, one: Ready, locked: Schedule, now: int) -> Schedule:
     """The ticks up to now, as the definition says that was in force. Disabled time has none."""
-    if not locked.enabled:
+    if not locked.enabled or not locked.readable:  # what cannot be read here can still be switched off
         return locked
     fire(tx, [replace(one, schedule=locked)], now=now, settle=True)
     return replace(locked, decided_until=max(now, locked.decided_until))
@@ -281,6 +283,7 @@ def _unfired(tx: Tx, schedule: Schedule, since: int, until: int, now: int) -> li
     count = times.count(since - 1, until)
     if count > MOST_BACKFILLED:
         refuse("since", f"to until are {count} times, the limit is {MOST_BACKFILLED}: backfill shorter ranges")
+    schedules.check_kept(tx, schedule, since)
     fired = schedules.fired(tx, schedule.id, since, until)
     return [nominal for nominal in times.between(since - 1, until) if nominal not in fired]
 

@@ -40,13 +40,14 @@ class Templates:
         """Jobs and executions that exist keep what they got; `name` and `task` may change too."""
         client = self.client
         before = self.get(which)
-        name, task = changes.pop("name", None) or before.name, changes.pop("task", None) or before.task
-        check_name(name, field="name")
-        check_template(client, check_task_name(task), {**before.fields, **changes})
+        new_name, new_task = changes.pop("name", None), changes.pop("task", None)
+        check_name(new_name or before.name, field="name")
+        check_template(client, check_task_name(new_task or before.task), {**before.fields, **changes})
 
         def work(tx: Tx) -> Template:
             found = templates.lock(tx, client.tenant_id, before.id)
             _expect(found, if_version)
+            name, task = new_name or found.name, new_task or found.task
             if name != found.name and _taken(tx, client.tenant_id, name):
                 raise BadInput(f"name: there is a template {name!r} already", code="name_taken", field="name")
             text = model.changed(found, changes)

@@ -15,7 +15,7 @@ from typing import Any
 
 from headway.engine import notes, processes
 from headway.engine.context import Stop
-from headway.engine.finish import Ended, finish
+from headway.engine.finish import Ended, finish, lock_groups
 from headway.engine.heartbeat import TELL, Heartbeat
 from headway.engine.loop import WokenLoop
 from headway.engine.registry import Registry
@@ -286,9 +286,10 @@ class Worker(WokenLoop):
     ) -> list[Claim]:
         lost.clear()
         tx.run("pin_plans")
+        locked = lock_groups(tx, ended)  # before any job
         if pending:
             lost += notes.store(tx, self.who.id, pending)
-        lost += [e.claim for e in finish(tx, self.who.id, self.actor, ended)] if ended else []
+        lost += [e.claim for e in finish(tx, self.who.id, self.actor, ended, locked)] if ended else []
         if self.draining != self.said_draining:
             workers.set_state(tx, self.who.id, "draining" if self.draining else "live", self.actor)
         view, elsewhere = claims.lock_and_look(tx, self.lanes, self.actor)

@@ -6,6 +6,7 @@ An execution is a group of its own kind; both are advanced by the same rules and
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,8 +16,9 @@ from typing import Any, Protocol
 from headway.errors import BadInput
 from headway.model.job import NewJob
 from headway.model.states import State
-from headway.model.values import closest
+from headway.model.values import check_name, closest
 
+log = logging.getLogger("headway")
 MODES = ("sequential", "parallel", "staged")
 OPEN = {"group": "RUNNING", "execution": "IN_PROGRESS"}
 MOST_MEMBERS = 10_000
@@ -88,11 +90,13 @@ class Member:
     tolerated: bool = False
     reason: str | None = None
     error: str | None = None
+    ran: bool = False
 
     @property
     def ended_by_plan(self) -> bool:
         """It never had its turn, because of another one's failure."""
-        return self.reason == PREDECESSOR_FAILED and self.state in (State.CANCELLED, State.SKIPPED)
+        never = not self.ran and self.state in (State.CANCELLED, State.SKIPPED)
+        return never and self.reason == PREDECESSOR_FAILED
 
     @property
     def succeeded(self) -> bool:
@@ -150,9 +154,9 @@ def failure_policy(name: str) -> FailurePolicy:
         raise BadInput(f"on_failure must be stop, continue or skip, not {name!r}{hint}", field="on_failure")
     try:
         made = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+        policy: FailurePolicy = made() if isinstance(made, type) else made
+    except Exception as error:
         raise BadInput(f"on_failure: {name} cannot be imported: {error}", field="on_failure") from error
-    policy: FailurePolicy = made() if isinstance(made, type) else made
     if not callable(getattr(policy, "judge", None)):
         raise BadInput(f"on_failure: {name} has no method judge(failed)", field="on_failure")
     return policy
@@ -164,10 +168,11 @@ def judge(on_failure: str, stage: Iterable[Member]) -> Verdict:
     if not failed:
         return Verdict.GO_ON
     try:
-        policy = failure_policy(on_failure)
-    except BadInput:  # a policy that only other processes can import: what is safe is done
-        policy = Stop()
-    return policy.judge(failed)
+        verdict: object = failure_policy(on_failure).judge(failed)
+    except Exception as error:  # noqa: BLE001 - a user's code must not wedge the group
+        log.warning("on_failure %s cannot judge, so the group stops: %s", on_failure, error)
+        return Verdict.CANCEL
+    return verdict if isinstance(verdict, Verdict) else Verdict.CANCEL
 
 
 # --- the end ------------------------------------------------------------------------------------------------------
@@ -224,6 +229,9 @@ def check_members(members: Sequence[NewMember], known: Mapping[str, int] | None 
 
 def _check_member(n: int, member: NewMember) -> None:
     job = member.job
+    check_name(member.step, field=f"steps[{n}].name")
+    if member.stage < 0:
+        raise BadInput(f"steps[{n}]: a stage is a whole number from 0, not {member.stage}", field=f"steps[{n}].index")
     for name in ("key", "expires_at"):
         if getattr(job, name) is not None:
             raise BadInput(f"steps[{n}]: {name} is for single jobs, not for steps", field=f"steps[{n}].{name}")
@@ -238,7 +246,9 @@ def references(value: Any) -> set[str]:
     """The steps whose results are to be filled in."""
     if isinstance(value, dict):
         if value.keys() == {RESULT}:
-            return {value[RESULT]} if isinstance(value[RESULT], str) else set()
+            if not isinstance(value[RESULT], str):
+                raise BadInput(f"{RESULT} must be the name of an earlier step, not {value[RESULT]!r}", field="params")
+            return {value[RESULT]}
         return set().union(*(references(one) for one in value.values())) if value else set()
     if isinstance(value, list):
         return set().union(*(references(one) for one in value)) if value else set()
@@ -248,7 +258,7 @@ def references(value: Any) -> set[str]:
 def filled(value: Any, results: Mapping[str, Any]) -> Any:
     """The params with the results in place of `{"$result": "step"}`; null where a step left none."""
     if isinstance(value, dict):
-        if value.keys() == {RESULT}:
+        if value.keys() == {RESULT} and isinstance(value[RESULT], str):
             return _harmless(results.get(value[RESULT]))
         return {name: filled(one, results) for name, one in value.items()}
     if isinstance(value, list):
@@ -256,10 +266,19 @@ def filled(value: Any, results: Mapping[str, Any]) -> Any:
     return value
 
 
-def _harmless(value: Any) -> Any:
-    """A result may come from anywhere: what looks like a secret to be filled in becomes text."""
+def filled_size(value: Any, sizes: Mapping[str, int]) -> int:
+    """How many characters the results alone would take: each time one is named, it is there once more."""
     if isinstance(value, dict):
-        if value.keys() == {SECRET}:
+        if value.keys() == {RESULT} and isinstance(value[RESULT], str):
+            return sizes.get(value[RESULT], 0)
+        return sum(filled_size(one, sizes) for one in value.values())
+    return sum(filled_size(one, sizes) for one in value) if isinstance(value, list) else 0
+
+
+def _harmless(value: Any) -> Any:
+    """A result may come from anywhere: what looks like something to be filled in becomes text."""
+    if isinstance(value, dict):
+        if value.keys() in ({SECRET}, {RESULT}):
             return json.dumps(value)
         return {name: _harmless(one) for name, one in value.items()}
     if isinstance(value, list):
@@ -281,11 +300,13 @@ def check_references(field: str, wanted: Iterable[str], stage: int, stages: Mapp
 def unique_names(names: Sequence[str]) -> list[str]:
     """Each name once: the second `a` becomes `a 2`."""
     taken: set[str] = set()
+    tried: dict[str, int] = {}
     found: list[str] = []
     for name in names:
-        one, n = name, 2
+        one, n = name, tried.get(name, 2)
         while one in taken:
             one, n = f"{name} {n}", n + 1
+        tried[name] = n
         taken.add(one)
         found.append(one)
     return found

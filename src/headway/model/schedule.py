@@ -169,6 +169,14 @@ class Schedule:
         return Definition.read(self.definition)
 
     @property
+    def readable(self) -> bool:
+        """Not one that only another version of Headway, or of the time zones, can read."""
+        try:
+            return bool(self.parsed)
+        except BadInput:
+            return False
+
+    @property
     def anchor(self) -> int:
         """Where intervals are counted from."""
         return anchor_of(self.parsed, self.created_at)

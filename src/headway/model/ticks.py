@@ -219,7 +219,10 @@ def decide(
         return Decision(decided_until, (), next_due(definition, anchor, schedule_id, decided_until))
     times, before = times_of(definition, anchor), _Executions(active, waiting)
     late_until, on_time, until = _due(definition, times, schedule_id, decided_until, now, settle)
-    found = _caught_up(definition, times, decided_until, late_until, now, before)
+    if definition.catch_up == "last" and on_time:  # one that is on time stands for all that were missed
+        found = _span(times, decided_until, late_until, "COALESCED")
+    else:
+        found = _caught_up(definition, times, decided_until, late_until, now, before)
     found += [_one(nominal, definition.overlap, before) for nominal in on_time]
     inside = _shared(found)
     ticks = (*_before_start(definition, anchor, decided_until, until), *inside)

@@ -147,7 +147,14 @@ def close_for_retry(job: Job, *, by: str, now: int) -> Change:
 
 
 def bring_forward(
-    job: Job, *, now: int, params: str | None, priority: int | None, position: int | None, options: str | None
+    job: Job,
+    *,
+    now: int,
+    params: str | None,
+    priority: int | None,
+    position: int | None,
+    options: str | None,
+    unfilled: str | None = None,
 ) -> Change:
     """An automatic retry that waits is started now instead of making another one."""
     if params is not None and job.fence > 0:
@@ -155,6 +162,7 @@ def bring_forward(
     changed = replace(
         job,
         params=params or job.params,
+        unfilled=job.unfilled if params is None else unfilled,
         options=options or job.options,
         priority=job.priority if priority is None else priority,
         position=job.position if position is None else position,

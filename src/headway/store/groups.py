@@ -18,6 +18,9 @@ from headway.store import jobs, rows
 from headway.store.db import Row, Tx
 from headway.store.lanes import Lanes
 
+# Results in the params of a step: as much as params may have.
+MOST_FILLED = 256 * 1024
+
 
 class Placed(NamedTuple):
     """A new group with the bucket and the target of each member."""
@@ -48,9 +51,12 @@ def insert_all(tx: Tx, wanted: Sequence[tuple[int, Placed, Actor]]) -> list[int]
     members = (("add_members", _members(number, *one)) for number, one in zip(ids, wanted, strict=True))
     events = [_created(number, *one) for number, one in zip(ids, wanted, strict=True)]
     tx.run_all(*members, ("add_events", {"rows": json.dumps(events)}))
-    for _, placed, _ in wanted:
+    for number, (_, placed, _) in zip(ids, wanted, strict=True):
         for _, target_id in placed.places:
             tx.touch(target_id)
+        first = _first(placed.new)
+        if placed.new.retry_of is not None and first > 0:  # what it needs is there from the group that it retries
+            _fill(tx, number, first, tx.run("unfilled_members", group_id=number, stage=first))
     tx.wake()
     return ids
 
@@ -152,9 +158,9 @@ def _group(row: Row) -> Group:
 
 
 def _member(row: Row) -> Member:
-    job_id, step, stage, status, options, reason, error = row
+    job_id, step, stage, status, options, reason, error, fence = row
     tolerated = bool(json.loads(options).get("continue_on_failure"))
-    return Member(job_id, step or "", stage, State(status), tolerated, reason, error)
+    return Member(job_id, step or "", stage, State(status), tolerated, reason, error, fence > 0)
 
 
 def earlier_results(tx: Tx, group_id: int, stage: int) -> dict[str, Any]:
@@ -223,23 +229,30 @@ def _open(tx: Tx, group: Group, stage: int, kind: str, actor: Actor) -> bool:
 def _fill(tx: Tx, group_id: int, stage: int, unfilled: Sequence[Row]) -> None:
     if unfilled:
         results = earlier_results(tx, group_id, stage)
-        tx.run("fill_params", rows=json.dumps([(job_id, fill(text, results)) for job_id, text in unfilled]))
+        done = [(job_id, fill(text, results)) for job_id, text in unfilled]
+        tx.run("fill_params", rows=json.dumps(done))
 
 
 def fill(unfilled: str, results: Mapping[str, Any]) -> str:
-    return json.dumps(plan.filled(json.loads(unfilled), results), separators=(",", ":"))
+    """What would become larger than params may be stays as it is: the step fails when it is run, and says so."""
+    wanted = json.loads(unfilled)
+    sizes = {step: len(json.dumps(result)) for step, result in results.items()}
+    if plan.filled_size(wanted, sizes) > MOST_FILLED:
+        return unfilled
+    return json.dumps(plan.filled(wanted, results), separators=(",", ":"))
 
 
 def _conclude(tx: Tx, group: Group, actor: Actor) -> None:
     end = plan.conclude(group, members(tx, group.id))
     facts = {"status": end.status, "error": end.error}
-    _, _, followers = tx.run_all(
+    tx.run_all(
         ("end_group", {"id": group.id, "status": end.status, "error": end.error}),
         ("group_event", _event(group.id, "finished", actor, facts)),
-        ("lock_followers", {"id": group.id}),
     )
-    for follower in map(_group, followers):
-        _follow(tx, group, follower, actor)
+    # Again and again: while we wait for a follower, one that ends may hand its own followers over to us.
+    while followers := tx.run("lock_followers", id=group.id):
+        for follower in map(_group, followers):
+            _follow(tx, group, follower, actor)
 
 
 def _follow(tx: Tx, ended: Group, follower: Group, actor: Actor) -> None:
@@ -292,18 +305,24 @@ def is_open(tx: Tx, job: Job) -> bool:
     if job.group_id is None:
         return True
     group = find(tx, job.group_id, job.tenant_id)
-    return group.finished_at is None and group.stage == job.stage
+    return group.finished_at is None and group.cancelled_by is None and group.stage == job.stage
 
 
-def fill_for(tx: Tx, job: Job, params: str) -> tuple[str, str | None]:
-    """New params of a member that waits, and the same with the names of results in them. Once its stage is open the
-    results are filled in at once."""
+def last_of_step(tx: Tx, job: Job) -> int:
+    """The last job of a member's chain in its group."""
+    ((last,),) = tx.run("last_of_step", group_id=job.group_id, step=job.step)
+    return int(last)
+
+
+def fill_for(tx: Tx, job: Job, params: str, *, at_once: bool = False) -> tuple[str, str | None]:
+    """New params of a member, and the same with the names of results in them. Once its stage is open, or `at_once`, the
+    results are filled in."""
     wanted = plan.references(json.loads(params)) if job.group_id is not None and plan.RESULT in params else set()
     if not wanted or job.group_id is None:
         return params, None
     known = steps(tx, job.group_id)
     plan.check_references("params", wanted, job.stage or 0, known)
-    if not is_open(tx, job):
+    if not at_once and not is_open(tx, job):
         return params, params
     return fill(params, earlier_results(tx, job.group_id, job.stage or 0)), params
 

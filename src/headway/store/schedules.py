@@ -14,7 +14,7 @@ from typing import NamedTuple
 from headway.errors import BadInput, NotFound, WrongState
 from headway.model.job import Actor
 from headway.model.schedule import Schedule, Tick
-from headway.model.values import closest
+from headway.model.values import closest, instant_text
 from headway.store.db import Row, Tx
 from headway.store.pages import Page, check_limit, make_cursor, read_cursor
 
@@ -88,6 +88,16 @@ def add_ticks(tx: Tx, new: Sequence[NewTick], actors: Mapping[int, Actor]) -> No
 def fired(tx: Tx, schedule_id: int, since: int, until: int) -> set[int]:
     found = tx.run("fired_between", schedule_id=schedule_id, since=since, until=until)
     return {nominal for (nominal,) in found}
+
+
+def check_kept(tx: Tx, schedule: Schedule, since: int) -> None:
+    """What fired in a time whose ledger was pruned is not known any more, and would be made again."""
+    ((first, pruned),) = tx.run("ledger_begins", schedule_id=schedule.id, tenant_id=schedule.tenant_id)
+    if pruned and first is not None and schedule.created_at < first and since < first:
+        raise BadInput(
+            f"since: the ledger of this schedule begins at {instant_text(first)}: what fired before is not known",
+            field="since",
+        )
 
 
 # --- finding ------------------------------------------------------------------------------------------------------

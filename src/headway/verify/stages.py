@@ -116,7 +116,7 @@ class _Course:
 
 
 def _by_plan(member: Member) -> bool:
-    return member.reason == PREDECESSOR_FAILED and member.status in EITHER
+    return member.reason == PREDECESSOR_FAILED and member.status in EITHER and member.claimed is None
 
 
 def _failed(member: Member) -> bool:

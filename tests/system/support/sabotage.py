@@ -46,14 +46,14 @@ def finish_without_fence() -> None:
     """Whoever says that a job has ended is believed."""
     fenced = finish.finish
 
-    def believe(tx: Tx, worker_id: int, actor: Actor, ended: Sequence[Ended]) -> list[Ended]:
+    def believe(tx: Tx, worker_id: int, actor: Actor, ended: Sequence[Ended], *_: object) -> list[Ended]:
         for end in ended:
             now = jobs.lock(tx, end.claim.job_id)
             claim = end.claim._replace(fence=now.fence)
             fenced(tx, now.worker_id or worker_id, actor, [end._replace(claim=claim)])
         return []
 
-    finish.finish = worker.finish = testing.finish = believe  # type: ignore[attr-defined]
+    finish.finish = worker.finish = testing.finish = believe  # type: ignore[attr-defined,assignment]
 
 
 @bug("zombie")

@@ -51,14 +51,18 @@ select min(stage) from hw_job where group_id = :group_id and group_id is not nul
 
 -- name: group_members
 -- The last job of each chain in the group, and how it ended.
-select j.id, j.step, j.stage, j.status, j.options, j.reason, r.error from hw_job j left join hw_run r on r.job_id = j.id
+select j.id, j.step, j.stage, j.status, j.options, j.reason, r.error, j.fence from hw_job j left join hw_run r on r.job_id = j.id
 where j.group_id = :group_id and j.group_id is not null
   and not exists (select 1 from hw_job c where c.retry_of = j.id and c.retry_of is not null and c.group_id = j.group_id)
 order by j.stage, j.id;
 
+-- name: last_of_step
+-- The last job of a member's chain: the one with the highest number.
+select max(id) from hw_job where group_id = :group_id and group_id is not null and step = :step;
+
 -- name: stage_members
 -- The same of one stage.
-select j.id, j.step, j.stage, j.status, j.options, j.reason, r.error from hw_job j left join hw_run r on r.job_id = j.id
+select j.id, j.step, j.stage, j.status, j.options, j.reason, r.error, j.fence from hw_job j left join hw_run r on r.job_id = j.id
 where j.group_id = :group_id and j.group_id is not null and j.stage = :stage
   and not exists (select 1 from hw_job c where c.retry_of = j.id and c.retry_of is not null and c.group_id = j.group_id)
 order by j.id;
@@ -149,8 +153,16 @@ on conflict (tenant_id, name) do update set count = hw_tally.count + excluded.co
 
 -- name: prune_ticks
 -- Of the ledger, what was decided before the cutoff: of each schedule all rows but the last one.
-delete from hw_tick where decided_at < :before and id < (select max(t.id) from hw_tick t where t.schedule_id = hw_tick.schedule_id)
-  and id in (select id from hw_tick where decided_at < :before order by id limit 1000) returning tenant_id, id;
+delete from hw_tick where id in (
+  select t.id from hw_tick t where t.decided_at < :before
+    and exists (select 1 from hw_tick n where n.schedule_id = t.schedule_id and n.nominal_at > t.nominal_at)
+  order by t.decided_at, t.id limit 1000)
+returning tenant_id, id;
+
+-- name: old_tick
+-- Whether there is something to prune.
+select t.id from hw_tick t where t.decided_at < :before
+  and exists (select 1 from hw_tick n where n.schedule_id = t.schedule_id and n.nominal_at > t.nominal_at) order by t.decided_at, t.id limit 1;
 
 -- name: prune_tick_events
 delete from hw_event where thing = 'tick' and thing_id in {ids};
@@ -176,3 +188,8 @@ select g.depth, j.step, j.stage, j.task, j.id, j.status, j.attempt, j.started_at
 from g join hw_job j on j.group_id = g.id and j.group_id is not null left join hw_run r on r.job_id = j.id
 where not exists (select 1 from hw_job c where c.retry_of = j.id and c.retry_of is not null and c.group_id = j.group_id)
 order by g.depth desc, j.id;
+
+-- name: ledger_begins
+-- The first time that is left in the ledger of a schedule, and whether ticks of its tenant were pruned.
+select (select min(nominal_at) from hw_tick where schedule_id = :schedule_id),
+  (select count from hw_tally where tenant_id = :tenant_id and name = 'ticks');

@@ -59,7 +59,7 @@ with j as (
   select nextval('hw_job_id'), j.tenant_id, j.bucket_id, case when :delay > 0 then 1 else 2 end,
     case when :delay > 0 or j.target_id is not null then 0 else 1 end,
     coalesce(cast(:priority as smallint), j.priority), coalesce(cast(:position as bigint), j.position), {now}, j.attempt + 1, :auto, j.id,
-    j.target_id, case when :in_group = 1 then j.group_id end, case when :in_group = 1 then j.stage end, case when :in_group = 1 then j.step end, case when :in_group = 1 then j.unfilled end,
+    j.target_id, case when :in_group = 1 then j.group_id end, case when :in_group = 1 then j.stage end, case when :in_group = 1 then j.step end, case when :in_group = 1 then case when cast(:params as text) is null then j.unfilled else cast(:unfilled as text) end end,
   j.template_id, case when :delay > 0 then {now} + :delay end, case when :delay > 0 then null else {now} end,
     j.key, j.task, coalesce(cast(:params as text), j.params), coalesce(cast(:options as text), j.options), :actor
   from hw_job j where j.id = :id

@@ -49,7 +49,7 @@ insert into hw_job (id, tenant_id, bucket_id, status, gate, priority, position, 
   group_id, stage, step, unfilled, template_id, not_before, queued_at, key, task, params, options, created_by)
 select c.value, j.tenant_id, j.bucket_id, case when :delay > 0 then 1 else 2 end, case when :delay > 0 or j.target_id is not null then 0 else 1 end,
   coalesce(:priority, j.priority), coalesce(:position, j.position), :now, j.attempt + 1, :auto, j.id, j.target_id,
-  case when :in_group = 1 then j.group_id end, case when :in_group = 1 then j.stage end, case when :in_group = 1 then j.step end, case when :in_group = 1 then j.unfilled end,
+  case when :in_group = 1 then j.group_id end, case when :in_group = 1 then j.stage end, case when :in_group = 1 then j.step end, case when :in_group = 1 then case when cast(:params as text) is null then j.unfilled else cast(:unfilled as text) end end,
   j.template_id, case when :delay > 0 then :now + :delay end, case when :delay > 0 then null else :now end,
   j.key, j.task, coalesce(:params, j.params), coalesce(:options, j.options), :actor
 from hw_job j join hw_counter c on c.name = 'job' where j.id = :id;

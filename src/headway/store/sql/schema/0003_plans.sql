@@ -101,3 +101,4 @@ create table hw_tick (
 );
 create unique index hw_tick_fired on hw_tick (schedule_id, nominal_at) where outcome = 'FIRED';
 create index hw_tick_ledger on hw_tick (schedule_id, nominal_at);
+create index hw_tick_decided on hw_tick (decided_at, id);
