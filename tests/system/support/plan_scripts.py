@@ -129,11 +129,13 @@ def prune_plans(world: World) -> None:
     """Groups that ended long ago are deleted whole, with the ledger of that time."""
     client = world.app.client
     start(world, "old", [step(world, "note", "a")], [step(world, "note", "b")], expect=None)
-    schedule = client.schedules.create("ledger", {"times": [world.later(10)], "steps": [{"task": "note"}]})
+    times = [world.later(10), world.later(20)]
+    schedule = client.schedules.create("ledger", {"times": times, "steps": [{"task": "note"}]})
     worker = world.worker(slots=1)
-    world.advance(11)
-    fire_due(world)
-    worker.run_dry()
+    for _ in times:
+        world.advance(11)
+        fire_due(world)
+        worker.run_dry()
     world.advance(3600)
     start(world, "new", [step(world, "note", "a")])
     worker.run_dry()
