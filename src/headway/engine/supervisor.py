@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import signal
-import threading
 import time
 from collections.abc import Callable, Sequence
 
@@ -17,6 +17,26 @@ from headway.errors import Unreachable
 
 log = logging.getLogger("headway")
 LOOK_SECONDS = 0.05
+
+
+class Flag:
+    """Set by a signal handler, which may interrupt whoever waits for it: an Event would wait for its own lock then."""
+
+    def __init__(self) -> None:
+        self.up = False
+        self.end, self.begin = os.pipe()
+
+    def set(self) -> None:
+        self.up = True
+        os.write(self.begin, b".")
+
+    def is_set(self) -> bool:
+        return self.up
+
+    def wait(self, seconds: float) -> bool:
+        if not self.up:
+            select.select([self.end], [], [], seconds)
+        return self.up
 
 
 class Supervisor:
@@ -36,7 +56,7 @@ class Supervisor:
         self.loops = loops
         self.grace = grace
         self.signals = 0
-        self.wanted = threading.Event()
+        self.wanted = Flag()
 
     def start(self) -> None:
         """Recovery comes first: what an earlier crash left is settled before anything new is claimed."""
