@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from headway import App
 from headway.engine import declared
 from headway.engine.declared import UNDECLARED
+from headway.engine.pruner import Pruner
 from headway.engine.scheduler import BATCH, LONGEST, Scheduler
 from headway.errors import BadInput, NotFound, WrongState
 from headway.model.job import Actor
@@ -577,3 +579,66 @@ def test_tasks_of_other_processes_are_known_by_their_name(database_url: str) -> 
 def test_teaching_is_not_needed_twice(clockwork: Clockwork) -> None:
     teach(clockwork.life)
     assert {"sync", "export"} <= set(clockwork.life.client.registry.specs)
+
+
+# --- what is left of the ledger, other apps, other versions ---
+
+
+def test_the_ledger_is_pruned_and_what_is_gone_is_not_made_again(clockwork: Clockwork, tmp_path: Path) -> None:
+    clockwork.create(overlap="allow")
+    for number in range(1, 5):
+        clockwork.advance("5m")
+        clockwork.work(number)
+    clockwork.life.clock.advance("1h")
+    clockwork.schedules.disable("nightly")
+    pruner = Pruner(clockwork.life.database, retention=1800.0, artifacts=tmp_path)
+    for _ in range(2):
+        while pruner.tick() == 0.0:
+            pass
+    first = clockwork.ticks()[0][0]
+    assert first > 20, "what fired is not in the ledger any more"
+    assert clockwork.life.sql("select name, count from hw_tally where name = 'ticks'")[0][1] >= 4
+    with pytest.raises(BadInput, match="ledger of this schedule begins") as refused:
+        clockwork.schedules.backfill("nightly", clockwork.began, clockwork.life.clock.now(), dry_run=True)
+    assert refused.value.field == "since"
+
+
+def test_the_last_row_of_many_quiet_schedules_does_not_stop_pruning(clockwork: Clockwork, tmp_path: Path) -> None:
+    clockwork.create(overlap="allow")
+    clockwork.tampered = True
+    clockwork.advance("5m")
+    clockwork.advance("5m")
+    quiet = range(100, 1300)
+    made = ", ".join(f"({n}, 1, 'q{n}', '{{}}', 0, 'api', 0, 0, '')" for n in quiet)
+    columns = "id, tenant_id, name, definition, enabled, origin, decided_until, created_at, created_by"
+    clockwork.life.sql_write(f"insert into hw_schedule ({columns}) values {made}")
+    rows = ", ".join(f"(1, {n}, 5, 5, 1, 'MISSED', 1)" for n in quiet)
+    columns = "tenant_id, schedule_id, nominal_at, until, count, outcome, decided_at"
+    clockwork.life.sql_write(f"insert into hw_tick ({columns}) values {rows}")
+    clockwork.life.clock.advance("1h")
+    Pruner(clockwork.life.database, retention=60.0, artifacts=tmp_path).prune_ticks(clockwork.life.clock.now())
+    assert len(clockwork.ticks()) == 1
+
+
+def test_two_apps_on_one_database_leave_each_others_schedules_alone(clockwork: Clockwork) -> None:
+    """Each has tasks of its own."""
+    client = clockwork.life.client
+    declared.settle(client, declare(DAILY))
+    other = Life(client.database.url, clock=clockwork.life.clock)
+    with other:
+        teach(other, "bill")
+        wanted = declared.Declared("bills", Definition.parse({"cron": "@daily", "steps": [{"task": "bill"}]}))
+        assert declared.settle(other.client, [wanted]).disabled == ()
+    assert declared.settle(client, declare(DAILY)) == declared.Settled()
+    assert clockwork.schedules.get("bills").enabled
+
+
+@pytest.mark.parametrize("verb", ["disable", "delete"])
+def test_what_cannot_be_read_here_can_be_switched_off(clockwork: Clockwork, verb: str) -> None:
+    clockwork.create()
+    clockwork.tampered = True
+    clockwork.life.sql_write("""update hw_schedule set definition = replace(definition, '"UTC"', '"Sun/Spot"')""")
+    assert not getattr(clockwork.schedules, verb)(1).enabled
+    if verb == "disable":
+        with pytest.raises(BadInput, match="Sun/Spot"):
+            clockwork.schedules.enable(1)

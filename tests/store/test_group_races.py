@@ -5,14 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
-from headway.engine import limits
+from headway.engine import limits, notes
+from headway.engine.finish import Ended
 from headway.engine.recovery import Recovery
+from headway.engine.registry import Registry
+from headway.engine.worker import Wishes, Worker
 from headway.errors import WrongState
-from headway.model.job import SYSTEM
+from headway.model.job import SYSTEM, Claim
 from headway.model.outcome import Completed, Outcome, Stopped
 from headway.model.policies import Concurrency
 from headway.store.groups import members
@@ -133,3 +137,38 @@ def test_a_follower_begins_once(pair: Pair) -> None:
     assert group_events(pair, second) == ["group.created", "group.begun"]
     with pair.database.read() as tx:
         assert [one.state.name for one in members(tx, second)] == ["QUEUED"]
+
+
+def test_who_waits_for_one_that_is_cancelled_while_the_one_before_ends_begins(pair: Pair) -> None:
+    """The cancelled one hands its follower over to a group that is just ending."""
+    first = make(pair, "a")
+    second = make(pair, "a", after_id=first)
+    third = make(pair, "a", after_id=second)
+    claim = pair.claim(job_of(pair, first, "a"))
+    with pair.open_at("cancel_group:commit", lambda: pair.client.groups.cancel(second)):
+        ending = pair.waiting(lambda: pair.end(claim, Completed()))
+    assert ending.result(PATIENCE)
+    assert group(pair, second).status == "CANCELLED"
+    assert states(pair, third) == {"a": "QUEUED"}
+
+
+def test_a_worker_that_reports_and_ends_does_not_cross_a_cancel_of_the_group(pair: Pair) -> None:
+    """Groups are locked before jobs, also before those that only have something to report."""
+    made = make(pair, "a b")
+    one, other = pair.take(job_of(pair, made, "a"), job_of(pair, made, "b"))
+    with pair.open_at("unfinished_members", lambda: pair.client.groups.cancel(made)):
+        second = pair.waiting(lambda: turn(pair, one, other))
+    assert second.result(PATIENCE) == []
+    assert states(pair, made)["b"] == "COMPLETED"
+
+
+def turn(pair: Pair, reports: Claim, ends: Claim) -> list[Claim]:
+    """As a worker does it: reports and ends in one transaction."""
+    registry = Registry()
+    worker = Worker(pair.database, registry, Wishes(slots=2))
+    worker.who, worker.actor = replace(worker.who, id=pair.worker_id), pair.actor()
+    report = notes.Pending(reports, progress=(1.0, 2.0, "half"))
+    lost: list[Claim] = []
+    pair.database.transact("turn", lambda tx: worker._write(tx, [Ended(ends, Completed())], [report], [], lost, set()))
+    worker.waiter.close()
+    return lost

@@ -564,3 +564,17 @@ def test_who_says_the_words_of_the_plan_has_still_skipped_itself(life: Life) -> 
     finish(life, made, "a", Skipped("predecessor failed"))
     finish(life, made, "b")
     assert group(life, made).status == "COMPLETED"
+
+
+def test_a_run_that_ended_before_its_job_is_retried_before_the_group_is_judged(database_url: str) -> None:
+    """Damage: its run says FAILED and the job still runs."""
+    with Life(database_url) as life:
+        life.set_limit(None)
+        new = NewGroup("g", "sequential", "stop", (member(life, 0, "a", retry=1), member(life, 1, "b")))
+        made = life.client.groups.create(new)
+        claim = life.claim(job_of(life, made, "a"))
+        life.sql_write(f"update hw_run set status = 7, finished_at = 1, error = 'boom' where job_id = {claim.job_id}")
+        Recovery(life.database).tick()
+        assert states(life, made) == {"a": "QUEUED", "b": "WAITING"}
+        finish(life, made, "a")
+        assert states(life, made) == {"a": "COMPLETED", "b": "QUEUED"}

@@ -249,10 +249,12 @@ def _conclude(tx: Tx, group: Group, actor: Actor) -> None:
         ("end_group", {"id": group.id, "status": end.status, "error": end.error}),
         ("group_event", _event(group.id, "finished", actor, facts)),
     )
-    # Again and again: while we wait for a follower, one that ends may hand its own followers over to us.
-    while followers := tx.run("lock_followers", id=group.id):
-        for follower in map(_group, followers):
-            _follow(tx, group, follower, actor)
+    # Looked for without a lock, again and again: while we wait for the lock of one that is just being cancelled, it
+    # hands its own followers over to us.
+    while followers := [follower for (follower,) in tx.run("followers", id=group.id)]:
+        for follower in lock_all(tx, followers).values():
+            if follower.after_id == group.id and follower.stage < 0 and follower.finished_at is None:
+                _follow(tx, group, follower, actor)
 
 
 def _follow(tx: Tx, ended: Group, follower: Group, actor: Actor) -> None:

@@ -112,10 +112,9 @@ update hw_group set cancelled_by = :by, version = version + 1 where id = :id and
 update hw_group set status = :status, error = cast(:error as text), finished_at = {now}, version = version + 1
 where id = :id and finished_at is null;
 
--- name: lock_followers
+-- name: followers
 -- The groups that wait for the end of this one.
-select {group_columns} from hw_group g where g.after_id = :id and g.after_id is not null and g.stage = -1 and g.finished_at is null
-order by g.id {for_update};
+select id from hw_group where after_id = :id and after_id is not null and stage = -1 and finished_at is null order by id;
 
 -- name: follow_another
 update hw_group set after_id = :after_id where id = :id;
