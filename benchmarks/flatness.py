@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from benchmarks.ours import Values, close, drain, enqueue_one_by_one, filled, finish_all, set_limit
+from benchmarks.ours import Values, close, drain, enqueue_one_by_one, filled, finish_all, make_ready, set_limit
 from benchmarks.tasks import app_at, noop
 from headway import App
 from headway.engine import limits
@@ -218,7 +218,7 @@ def claim_rate(case: Case, url: str, size: int) -> float:
     """Jobs per second that one worker takes and finishes here, then topped up again."""
     app = app_at(url, kinds=KINDS)
     worker = Worker(app.database, app.registry, Wishes(slots=50))
-    worker.register()
+    make_ready(worker)
     seen = finish_all(worker, min(PROBED, int(case.free * size) // 2 or 1))
     rate = worker.finished / (seen[-1][0] - seen[0][0])
     done = worker.finished

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks import flatness as flat
-from benchmarks import ours, plans
+from benchmarks import http, ours, plans
 from benchmarks.frame import Contender, Goal, Line, Measurement, Medians, Store, at_most, best, times, within
 from benchmarks.peers import on_dbos, on_huey, on_litequeue, on_pgqueuer, on_procrastinate
 from benchmarks.raw import postgres as raw_postgres
@@ -348,7 +348,7 @@ def flat_contenders() -> Iterator[Contender]:
     for title, store in STORES:
         for name in flat.CASES:
             sizes = (1, 200) if name == "kinds" else (2_000, 1_000_000)
-            settings = {"case": name, "sizes": sizes, "rounds": 3}
+            settings = {"case": name, "sizes": sizes, "rounds": 9}
             small = {"sizes": (1, 2) if name == "kinds" else (20, 40), "rounds": 1}
             yield Contender(f"{name}, {title}", "ours", store, flat.flatness, settings, small, databases=2, limit=900)
 
@@ -400,6 +400,7 @@ ALL: tuple[Measurement, ...] = (
     pickup(),
     pickup_silence(),
     *plans.ALL,
+    *http.ALL,
     flatness(),
     idle(),
     memory(),

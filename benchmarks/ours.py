@@ -40,6 +40,13 @@ def filled(url: str, task: str, jobs: int, limit: int | None = None) -> App:
     return app
 
 
+def make_ready(worker: Worker) -> None:
+    """Registered, and its heartbeat up: it claims nothing before, and no clock of ours shall run meanwhile."""
+    worker.register()
+    while not worker.beating:
+        time.sleep(LOOK_SECONDS)
+
+
 def finish_all(worker: Worker, jobs: int) -> list[tuple[float, int]]:
     """Runs a registered worker until it has finished so many jobs; when it had finished how many."""
     seen = [(time.monotonic(), 0)]
@@ -65,7 +72,7 @@ def close(worker: Worker, app: App) -> None:
 
 def drain(app: App, jobs: int, slots: int) -> tuple[float, list[tuple[float, int]]]:
     worker = Worker(app.database, app.registry, Wishes(slots=slots))
-    worker.register()
+    make_ready(worker)
     seen = finish_all(worker, jobs)
     close(worker, app)
     return jobs / (seen[-1][0] - seen[0][0]), seen
@@ -89,7 +96,7 @@ def drain_children_sqlite(url: str, *, jobs: int, slots: int = 2) -> float:
     app = app_at(url)
     set_limit(app, None)
     worker = Worker(app.database, app.registry, Wishes(slots=slots))
-    worker.register()
+    make_ready(worker)
     app.tasks[plain.name].enqueue_many([{}] * slots)
     finish_all(worker, slots)
     worker.draining = True
@@ -126,7 +133,7 @@ def drain_share(gate: Gate, url: str, slots: int, jobs: int) -> int:
     """One of several workers: begins when all do, ends when everything is finished."""
     app = app_at(url)
     worker = Worker(app.database, app.registry, Wishes(slots=slots))
-    worker.register()
+    make_ready(worker)
     gate.wait()
     worker.start()
     while not _all_finished(app, worker, jobs):
@@ -199,7 +206,7 @@ def pickup_latency(url: str, *, kind: str, samples: int, silence: float = 0.0) -
     app = app_at(url)
     if kind == "same process":
         worker = Worker(app.database, app.registry, Wishes())
-        worker.register()
+        make_ready(worker)
         worker.start()
         waits = _samples(app, samples, silence)
         close(worker, app)
@@ -253,7 +260,7 @@ def memory(url: str, *, jobs: int) -> Values:
     """Draining `jobs` jobs: {"early", "late"} MiB of the worker, after a tenth of the jobs and near the end."""
     app = filled(url, noop.name, jobs)
     worker = Worker(app.database, app.registry, Wishes(slots=200))
-    worker.register()
+    make_ready(worker)
     worker.start()
     marks = {}
     for name, part in (("early", 0.1), ("late", 0.95)):

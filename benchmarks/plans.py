@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 
 from benchmarks.frame import Contender, Goal, Line, Measurement, Store, at_most, times
-from benchmarks.ours import LOOK_SECONDS, Values, close, drain, filled, finish_all, set_limit
+from benchmarks.ours import LOOK_SECONDS, Values, close, drain, filled, finish_all, make_ready, set_limit
 from benchmarks.processes import beside
 from benchmarks.tasks import app_at, noop, other_stamp, stamp
 from headway import App
@@ -47,7 +47,7 @@ def serve(url: str, tasks: list[str] | None = None, slots: int = 4) -> None:
 def working(app: App) -> Iterator[None]:
     """A worker in this process."""
     worker = Worker(app.database, app.registry, Wishes())
-    worker.register()
+    make_ready(worker)
     worker.start()
     try:
         yield
@@ -105,7 +105,7 @@ def wide_group(url: str, *, jobs: int, slots: int) -> Values:
     made = app.group([app.tasks[noop.name].step() for _ in range(jobs)], mode="parallel").start()
     created = time.monotonic()
     worker = Worker(app.database, app.registry, Wishes(slots=slots))
-    worker.register()
+    make_ready(worker)
     seen = finish_all(worker, jobs)
     if made.status != "COMPLETED":  # its last step ended it
         raise RuntimeError(f"all steps have ended and the group is {made.status}")

@@ -7,6 +7,7 @@ import getpass
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, TypeVar, overload
 
@@ -28,6 +29,7 @@ from headway.tasks import BUILT_IN
 
 if TYPE_CHECKING:
     from headway.clock import Clock
+    from headway.composing import Mounted
     from headway.config import Settings
     from headway.engine.direct import Caller
     from headway.engine.secrets import Vault
@@ -65,7 +67,10 @@ class App:
         self._settings: Settings | None = None
         self._database: Database | None = None
         self._client: Client | None = None
+        # Whose things it makes and sees.
+        self.tenant = "default"
         self._caller: Caller | None = None
+        self._mounted: list[Mounted] = []
         for task in BUILT_IN:
             self._declare(task.function, name=task.name)
 
@@ -93,8 +98,6 @@ class App:
         direct: str | None = None,
         **options: Any,
     ) -> Task[..., Any]:
-        if direct is not None and not direct.startswith("/"):
-            raise BadInput(f"direct must be a path like /story/generate, not {direct!r}", field="direct")
         wished = make_options(Options(), **options)
         spec = make_spec(
             function,
@@ -185,6 +188,7 @@ class App:
                     self.database,
                     self.registry,
                     actor=current_user(),
+                    tenant=self.tenant,
                     retry=retry,
                     resources=resources,
                     reservation_ttl=self.settings.reservation_ttl,
@@ -266,8 +270,26 @@ class App:
         self.client.get(job_id)
         return Job(self.client, job_id)
 
+    # --- in another application ---
+
+    def asgi(self) -> Any:
+        """The HTTP service as an ASGI application: `fastapi_app.mount("/headway", app.asgi())`."""
+        from headway.composing import Mounted
+
+        mounted = Mounted(self)
+        self._mounted.append(mounted)
+        return mounted
+
+    def lifespan(self, _: Any = None) -> AbstractAsyncContextManager[None]:
+        """Worker, scheduler and recovery for as long as an application lives: `FastAPI(lifespan=app.lifespan)`."""
+        from headway.composing import lifespan
+
+        return lifespan(self, ("scheduler", "worker"))
+
     def close(self) -> None:
         with self._lock:
+            for mounted in self._mounted:
+                mounted.close()
             self._end_caller()
             if self._database is not None:
                 self._database.close()

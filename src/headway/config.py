@@ -34,7 +34,11 @@ from headway.model import policies, values
 DEFAULT_FILE = Path("headway.toml")
 PREFIX = "HEADWAY_"
 # Of the test suite, and of the processes of a job: a job may call `headway` itself.
-NOT_SETTINGS = ("HEADWAY_TEST_", "HEADWAY_PROOF", "HEADWAY_WORK", "HEADWAY_JOB_ID", "HEADWAY_FENCE")
+NOT_SETTINGS = (
+    *("HEADWAY_TEST_", "HEADWAY_PROOF", "HEADWAY_WORK", "HEADWAY_JOB_ID", "HEADWAY_FENCE"),
+    # Where the command line finds a server, and who it is there.
+    *("HEADWAY_SERVER", "HEADWAY_TOKEN", "HEADWAY_TENANT"),
+)
 
 # A setting's place: its names from the outside in. Not dotted text, because names inside maps have dots of their own.
 _Path = tuple[str, ...]
@@ -74,6 +78,11 @@ def _whole(value: object) -> int:
 
 def _none(value: object) -> object:
     return None if isinstance(value, str) and value.strip().lower() == "none" else value
+
+
+def _names(value: object) -> object:
+    """A list, or a text with commas as an environment variable has it."""
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
 def _folder(value: object) -> Path:
@@ -212,6 +221,9 @@ class Settings(_Frozen):
     host: Name = Field(default="127.0.0.1", description="The address the HTTP server binds")
     port: Annotated[int, BeforeValidator(_whole), Field(ge=0, le=65_535)] = Field(
         default=8642, description="The port of the HTTP server; 0 takes a free one"
+    )
+    hosts: Annotated[tuple[Name, ...], BeforeValidator(_names)] = Field(
+        default=(), description="More names by which the HTTP server may be called: its own and localhost are known"
     )
     slots: Count = Field(default=4, description="How many jobs one worker runs at once")
     concurrency: Concurrency = Field(default_factory=Concurrency, description="What limits concurrency across workers")

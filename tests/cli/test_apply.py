@@ -239,3 +239,14 @@ def test_files_that_are_not_there(here: Here) -> None:
     here("apply", "plans.toml", "--dry-run").refused(5, "no database at ./headway.db")
     assert not (here.folder / "headway.db").exists()
     assert here("apply", "plans.toml").done().out == "+ target x\n"
+
+
+def test_a_template_may_leave_params_open_to_operators(cli: Here, app: App) -> None:
+    text = '[[templates]]\nname = "backup"\ntask = "command"\nparams = { argv = ["backup"] }\nopen_params = ["stdin"]\n'
+    write(cli, text)
+    assert apply(cli) == ["+ template backup"]
+    assert cli("templates", "show", "backup", "--json").done().data["open_params"] == ["stdin"]
+    assert apply(cli) == ["= template backup: unchanged"]
+    write(cli, text.replace("stdin", "cwd"))
+    assert apply(cli)[0].startswith("~ template backup")
+    assert "open params  cwd" in cli("templates", "show", "backup").done().out

@@ -116,6 +116,18 @@ def test_a_held_member_says_what_to_do(cli: Here, app: App) -> None:
     assert cli("groups", "show", 1, "--json").data["status"] == "COMPLETED"
 
 
+def test_a_member_on_hold_says_what_to_do(cli: Here, app: App) -> None:
+    app.plan("two").then(greet("a"), greet("b")).start()
+    cli("jobs", "interrupt", 1).done()
+    assert cli("groups", "ls").done().out.splitlines()[1].endswith("held by a")
+    page = cli("groups", "show", 1).done()
+    assert "held by     a (job 1 WAITING)" in page.out
+    assert "a waits for you: headway jobs resume 1, or cancel" in page.err
+    assert [one["step"] for one in cli("groups", "ls", "--json").data["items"][0]["held_by"]] == ["a"]
+    cli("jobs", "resume", 1).done()
+    assert cli("groups", "show", 1, "--json").data["held_by"] == []
+
+
 def test_its_jobs_and_runs_by_a_filter(cli: Here, failed: App) -> None:
     failed.enqueue("shop.greet", {"name": "alone"})
     drain(failed)

@@ -27,10 +27,10 @@ JOB = {
         "expires_at",
         "failure_kind",
     ),
-    *("lease_owner", "lease_expires_at", "run"),
+    *("lease_owner", "lease_expires_at", "version", "run"),
 }
 RUN = {
-    *("run_id", "job_id", "status", "params_snapshot", "started_at", "finished_at", "exit_code", "error"),
+    *("run_id", "job_id", "task", "status", "params_snapshot", "started_at", "finished_at", "exit_code", "error"),
     *("failure_kind", "artifacts", "result"),
 }
 

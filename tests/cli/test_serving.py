@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from headway.app import App
@@ -59,8 +61,9 @@ def test_work_serves_the_tasks_it_is_told_to(cli: Here, app: App) -> None:
 def test_up_runs_jobs_until_a_signal(cli: Here, app: App) -> None:
     with running("up", "--json", *SHOP, cwd=cli.folder, database=cli.database) as process:
         facts = started(process)
-        assert facts["roles"] == ["worker", "scheduler"]
+        assert facts["roles"] == ["api", "scheduler", "worker"]
         assert facts["pid"] == process.pid
+        assert httpx.get(f"{facts['url']}/api/jobs", trust_env=False).json() == {"items": [], "next": None}
         job = app.enqueue("shop.greet", {"name": "Ada"})
         assert job.result(timeout=30) == {"greeted": "Ada", "times": 1}
         alive = cli("workers", "ls", "--json").data["items"]
@@ -73,6 +76,7 @@ def test_up_runs_jobs_until_a_signal(cli: Here, app: App) -> None:
 def test_up_for_people_says_where_what_and_how_to_stop(cli: Here, app: App) -> None:
     with running("up", *SHOP, cwd=cli.folder, database=cli.database) as process:
         assert "headway 0." in line_of(process.stderr, "headway")
+        assert "http://127.0.0.1:" in line_of(process.stderr, "HTTP at")
         assert "shop.greet" in line_of(process.stderr, "slots for")
         assert "Ctrl-C" in line_of(process.stderr, "stops it")
         job = app.enqueue("shop.wait")
@@ -90,6 +94,18 @@ def test_up_without_a_worker_role(cli: Here, app: App) -> None:
     with running("up", "--roles", "scheduler", "--json", cwd=cli.folder, database=cli.database) as process:
         assert started(process)["tasks"] == []
         assert cli("workers", "ls", "--json").data["items"] == []
+
+
+def test_a_port_that_is_taken_and_an_address_without_a_token_are_refused(cli: Here) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        said = program("up", "--port", port, cwd=cli.folder, database=cli.database)
+    assert said.code == 4
+    assert f"port {port} of 127.0.0.1 is in use" in said.err
+    said = program("up", "--host", "0.0.0.0", cwd=cli.folder, database=cli.database)
+    assert said.code == 4
+    assert "there is no token" in said.err
+    assert "headway tokens create" in said.err
 
 
 def test_settings_are_written_when_no_other_worker_lives(cli: Here, database: Database) -> None:

@@ -48,6 +48,7 @@ def test_a_failed_job_holds_its_target_and_others_go_on(cli: Here, held: App) ->
         "name": "desk-1",
         "state": "held",
         "held_by": 1,
+        "resumed": False,
         "reason": "no retry will help",
         "running": None,
         "direct": None,

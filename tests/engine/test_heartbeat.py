@@ -21,7 +21,8 @@ from tests.support.life import Life
 from tests.support.waiting import until
 
 LEASE = 3.0
-# A worker that does nothing but listen; `stops`: it says that it has stopped its work; `forks`: it leaves a process.
+# A worker that does nothing but listen; `stops`: it says that it has stopped its work; `forks`: it leaves a process;
+# `idle`: it has no work before the first beat.
 WORKER = """
 import json, os, sys, time
 from headway.engine.heartbeat import Heartbeat
@@ -29,7 +30,7 @@ def hear(said):
     print(json.dumps(said), flush=True)
     if "late" in said and "stops" in sys.argv:
         heartbeat.reassure()
-heartbeat = Heartbeat({**json.loads(sys.argv[1]), "pid": os.getpid()}, hear)
+heartbeat = Heartbeat({**json.loads(sys.argv[1]), "pid": os.getpid()}, hear, idle="idle" in sys.argv)
 print(json.dumps({"heartbeat": heartbeat.process.pid}), flush=True)
 if "forks" in sys.argv and os.fork() == 0:
     os.close(1)
@@ -103,6 +104,18 @@ def test_a_worker_that_does_not_stop_is_ended_within_its_lease(life: Life) -> No
         with silent(life):
             assert process.wait(30) == -signal.SIGKILL
             assert time.monotonic() - beat < LEASE + 1.0
+
+
+def test_a_worker_without_work_is_not_ended_because_the_first_beat_is_late(life: Life) -> None:
+    with silent(life), worker(life, "idle") as process:
+        hears(process, "heartbeat")
+        started = time.monotonic()
+        until(lambda: time.monotonic() - started > LEASE + 1.0)
+        assert process.poll() is None
+    with worker(life, "idle") as process:
+        hears(process, "beat")
+        with silent(life):
+            assert process.wait(30) == -signal.SIGKILL, "from the first beat on it is judged like any other"
 
 
 def test_a_lease_that_the_worker_renewed_itself_is_judged_anew(life: Life) -> None:

@@ -15,9 +15,9 @@ import pytest
 
 import headway
 from headway import App
-from headway.cli import parsing
-from headway.cli.shapes import job_json, queue_status
+from headway.api.wire.jobs import job_json, queue_status
 from headway.errors import BadInput, Refused, WrongState
+from headway.model import words
 from headway.model.states import State
 from headway.store import reading
 from headway.store.db import open_database
@@ -86,9 +86,9 @@ def test_a_job_is_shown_with_the_unified_words(
 
 
 def test_old_spellings_are_understood_and_unknown_ones_refused() -> None:
-    assert parsing.statuses(["canceled,success", "processing"]) == {State.CANCELLED, State.COMPLETED, State.RUNNING}
+    assert words.states(["canceled,success", "processing"]) == {State.CANCELLED, State.COMPLETED, State.RUNNING}
     with pytest.raises(BadInput, match=r"no status 'FAILD': did you mean FAILED\?"):
-        parsing.statuses(["FAILD"])
+        words.states(["FAILD"])
 
 
 # --- what a task and a call may ask for ---

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headway import App
+from headway.engine import heartbeat
 from headway.engine.recovery import Recovery
 from headway.engine.supervisor import Supervisor
 from headway.engine.worker import Wishes, Worker
@@ -102,6 +105,36 @@ def test_a_lost_answer_while_a_child_is_stored_costs_no_attempt(app: App, monkey
         assert job.status == "COMPLETED"
         assert lost.is_set()
     finally:
+        worker.drain()
+        worker.stop()
+        worker.join(SECONDS)
+        worker.close()
+
+
+def test_nothing_is_claimed_before_the_heartbeat_is_up(
+    app: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Work that holds the interpreter from its first moment loses a lease that nobody renews yet. On a busy machine
+    the heartbeat may take longer to start than a short lease lasts: the worker renews it, and others leave it alone."""
+    up = tmp_path / "up"
+    slow = f"import os, time\nwhile not os.path.exists({str(up)!r}): time.sleep(0.01)\n"
+    monkeypatch.setattr(heartbeat, "_BOOT", slow + heartbeat._BOOT)
+    worker = Worker(app.database, app.registry, Wishes(slots=1, lease=3.0, heartbeat=0.5))
+    recovery = Recovery(app.database)
+    worker.register()
+    worker.start()
+    try:
+        job = app.tasks["plain"].enqueue(word="later")
+        began = time.monotonic()
+        until(lambda: recovery.tick() and time.monotonic() - began > 3.5)
+        assert job.status == "QUEUED"
+        up.touch()
+        until(lambda: job.row.status.terminal)
+        assert job.status == "COMPLETED"
+        with app.database.read() as tx:
+            assert workers.lives(tx, worker.who.id)
+    finally:
+        up.touch()
         worker.drain()
         worker.stop()
         worker.join(SECONDS)

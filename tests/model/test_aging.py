@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.model.lanes import Aged, Aging, Bucket, Rooms, plan_aged
+from headway.model.lanes import Bucket, Rooms
+from headway.model.picking import Aged, Aging, plan_aged
 
 Queues = dict[int, dict[int, list[Aged]]]  # by priority, by bucket, in order
 NOW = 1_000

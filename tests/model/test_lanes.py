@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.model import lanes as rules
-from headway.model.lanes import BURST, Aged, Aging, Bucket, Pick, Place, Reserved, Rooms, grants, head, plan, plan_aged
+from headway.model import picking
+from headway.model.lanes import BURST, Bucket, Place, Reserved, Rooms, grants, head
+from headway.model.picking import Aged, Aging, Pick, plan, plan_aged
 
 Queue = dict[int, list[Place]]
 ALONE: tuple[int | None, int | None] = (None, None)  # of no group and no stage
@@ -167,7 +169,7 @@ def aged_queues(draw: st.DrawFn) -> tuple[list[Waiting], dict[int, int], set[int
     return waiting, free, draw(st.sets(st.integers(1, 9), max_size=2))
 
 
-def levels_of(waiting: list[Waiting]) -> rules.Levels:
+def levels_of(waiting: list[Waiting]) -> picking.Levels:
     found: dict[int, dict[Bucket, list[Aged]]] = {}
     for bucket, priority, place in waiting:
         found.setdefault(priority, {}).setdefault(bucket, []).append(place)

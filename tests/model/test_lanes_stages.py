@@ -12,7 +12,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from headway.model import lanes as rules
-from headway.model.lanes import Aging, Bucket, Pick, Place, Reserved, Rooms, Stage, plan, plan_aged, rooms_of
+from headway.model import picking
+from headway.model.lanes import Bucket, Place, Reserved, Rooms, Stage, rooms_of
+from headway.model.picking import Aging, Pick, plan, plan_aged
 
 POLICY, OTHER_POLICY, GPU = 1, 2, 3
 AGING = Aging(interval=10, now=100)
@@ -66,8 +68,8 @@ class Situation:
     def places(self, bucket: Bucket) -> Iterator[Place]:
         return iter(sorted(job.place for job in self.queue if job.bucket == bucket))
 
-    def levels(self, buckets: Collection[Bucket]) -> rules.Levels:
-        found: dict[int, list[tuple[Bucket, Iterator[rules.Aged]]]] = {}
+    def levels(self, buckets: Collection[Bucket]) -> picking.Levels:
+        found: dict[int, list[tuple[Bucket, Iterator[picking.Aged]]]] = {}
         for priority in {-job.place[0] for job in self.queue}:
             for bucket in buckets:
                 jobs = sorted(job for job in self.queue if job.bucket == bucket and -job.place[0] == priority)
@@ -208,9 +210,9 @@ MUTANTS: dict[str, tuple[object, str, Callable[..., object]]] = {
     "each member takes a place": (rules, "_gather", lambda rooms, lanes, stage, count: None),
     "members join past whoever waits": (Rooms, "drain", lambda self, lanes: False),
     "members join before those who reserved": (Rooms, "find_joins", _join_reserved),
-    "members join past jobs of tasks unknown here": (rules._Watch, "waiting", lambda self, others, rooms: []),
-    "members join past jobs that have aged": (rules._Level, "ahead_of", lambda self, best, priority, aging: ()),
-    "who was passed over bars nobody of its priority": (rules._Level, "_lets_join", lambda self, bucket: True),
+    "members join past jobs of tasks unknown here": (picking._Watch, "waiting", lambda self, others, rooms: []),
+    "members join past jobs that have aged": (picking._Level, "ahead_of", lambda self, best, priority, aging: ()),
+    "who was passed over bars nobody of its priority": (picking._Level, "_lets_join", lambda self, bucket: True),
 }
 
 

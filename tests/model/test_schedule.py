@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from headway.engine.schedules import upcoming
 from headway.errors import BadInput
-from headway.model.schedule import Definition, stages_of
+from headway.model.schedule import Definition, anchor_of, stages_of
 from headway.model.ticks import GRACE, OUTSIDE, Decision, TickWish, decide, jitter_of, next_due, times_of
-from headway.model.values import instant
+from headway.model.values import instant, instant_text
 
 STEPS = [{"task": "sync"}]
 MINUTE, HOUR, DAY = 60_000_000, 3_600_000_000, 86_400_000_000
@@ -73,6 +74,12 @@ def shown(decision: Decision) -> list[tuple[int, int, str]]:
         ({"cap": 0}, "cap", "1 to 100"),
         ({"window": 0}, "window", "at least 1s"),
         ({"jitter": "2d"}, "jitter", "1d"),
+        ({"cron": "* * * * *", "jitter": "1h"}, "jitter", "which is 1m"),
+        ({"cron": "0 9,17 * * *", "jitter": "8h"}, "jitter", "which is 8h"),
+        ({"cron": "0 1,23 * * *", "jitter": "2h"}, "jitter", "which is 2h"),
+        ({"cron": "0 1,23 28,29 2 *", "jitter": "2h"}, "jitter", "which is 2h"),
+        ({"cron": "0 0 * * *", "jitter": "1d"}, "jitter", "which is 1d"),
+        ({"start": "9999-01-01T00:00:00Z"}, "start", "9998-12-31"),
         ({"start": "2026-03-02T00:00:00Z", "end": "2026-03-01T00:00:00Z"}, "end", "before start"),
         ({"start": "2026-03-02 00:00"}, "start", "RFC 3339"),
         ({"colour": 1}, "colour", "no such field"),
@@ -96,6 +103,9 @@ def test_what_cannot_be_is_refused_with_its_place_and_a_remedy(fields: dict[str,
         ({"times": []}, "times"),
         ({"times": "2026-03-01T09:00:00Z"}, "times"),
         ({"times": ["2026-03-01T09:00:00"]}, "times[0]"),
+        ({"times": ["2026-03-01T09:00:00Z", "9999-12-31T23:59:00Z"], "jitter": "1h"}, "times[1]"),
+        ({"times": ["2026-03-01T09:00:00Z", "2026-03-01T10:00:00Z"], "jitter": "1h"}, "jitter"),
+        ({"interval": 60, "start": "9999-12-31T23:59:00Z"}, "start"),
         ({}, "times"),
     ],
 )
@@ -103,6 +113,38 @@ def test_intervals_and_times_are_checked_too(fields: dict[str, Any], field: str)
     with pytest.raises(BadInput) as caught:
         Definition.parse({"steps": STEPS, **fields})
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"cron": "0 9,17 * * *", "jitter": "7h59m"},
+        {"cron": "0 1,23 * * mon", "jitter": "21h"},
+        {"cron": "0 0 1 * *", "jitter": "1d"},
+        {"times": ["2026-03-01T09:00:00Z"], "jitter": "1d"},
+        {"cron": "0 0 * * *", "end": "9999-12-31T23:59:59Z"},
+    ],
+)
+def test_jitter_may_be_as_long_as_no_two_ticks_can_change_places(fields: dict[str, Any]) -> None:
+    Definition.parse({"steps": STEPS, **fields})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"interval": "1d", "start": "9998-12-31T12:00:00Z", "jitter": "23h"},
+        {"times": ["9998-12-31T23:59:59Z"], "jitter": "1d", "timezone": "Pacific/Kiritimati"},
+        {"cron": "59 23 * * *", "start": "9998-12-31T12:00:00Z", "jitter": "23h"},
+    ],
+)
+def test_the_last_time_of_all_can_be_told_and_none_comes_after_it(fields: dict[str, Any]) -> None:
+    definition = define(**fields)
+    anchor = anchor_of(definition, NOON)
+    due = next_due(definition, anchor, 7, NOON)
+    assert due is not None
+    assert instant_text(due) >= "9998-12-31"
+    (only,) = upcoming(definition, anchor, NOON, 2)
+    assert times_of(definition, anchor).next(only.at) is None
 
 
 def test_a_definition_is_stored_and_read_back_as_it_was() -> None:

@@ -20,8 +20,9 @@ from headway.engine import limits
 from headway.engine.client import Client
 from headway.engine.finish import Ended, finish
 from headway.engine.registry import Registry
-from headway.errors import HeadwayError, NotFound
+from headway.errors import HeadwayError, NotFound, Refused
 from headway.model import lanes as rules
+from headway.model import picking
 from headway.model.job import Claim
 from headway.model.outcome import Completed, Interrupted, Lost, Outcome, Skipped, Stopped
 from headway.model.plan import NewGroup, NewMember
@@ -60,19 +61,20 @@ def wipe(database: Database) -> None:
     """Everything but the schema, as before the first job."""
     deletes = [f"delete from hw_{table};" for table in (
         "event", "run", "result", "report", "job", "group", "reservation", "touched", "target", "bucket", "worker",
-        "setting",
+        "setting", "turn",
     )]  # fmt: skip
     with database.transaction("wipe") as tx:
         database.execute_script(
             tx,
             "update hw_pruning set active = 1;" + "".join(deletes) + "delete from hw_lane where name <> 'global';"
             " update hw_lane set capacity = 1, streak = 0; delete from hw_tenant where id > 1;"
-            " update hw_tenant set paused_at = null, paused_until = null; update hw_pruning set active = 0;",
+            " update hw_tenant set paused_at = null, paused_until = null, active = 1, max_running = null;"
+            " update hw_pruning set active = 0;",
         )
 
 
 class World(Life):
-    """A database, people of one or two tenants, two workers, and the oracle that is told what they all do."""
+    """A database, people of one to three tenants, two workers, and the oracle that is told what they all do."""
 
     def __init__(self, url: str, database: Database, clock: Any, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -85,15 +87,17 @@ class World(Life):
         self.resources: dict[int, tuple[str, ...]] = {}
         self.capacities = {name: self.rng.randint(1, 3) for name in RESOURCES[: self.rng.randint(0, 3)]}
         self.targets = TARGETS[: self.rng.randint(0, 3)]
-        self.people = [self.client, *([self._stranger()] if self.rng.random() < 0.4 else [])]
+        strangers = self.rng.choice([0, 0, 0, 0, 1, 1, 2])
+        self.people = [self.client, *(self._stranger(2 + n) for n in range(strangers))]
         self.workers = [self._worker(50), self._worker(self.rng.choice([1, 2, 3]))]
         self.lanes = {worker.id: Lanes(database) for worker in self.workers}
         self.settle()
 
-    def _stranger(self) -> Client:
+    def _stranger(self, number: int) -> Client:
+        row = f"({number}, 'other{number}', 0)"
         with self.database.transaction("tenant") as tx:
-            self.database.execute_script(tx, "insert into hw_tenant (id, name, created_at) values (2, 'other', 0);")
-        return Client(self.database, Registry(), actor=ADA, tenant="other")
+            self.database.execute_script(tx, f"insert into hw_tenant (id, name, created_at) values {row};")
+        return Client(self.database, Registry(), actor=ADA, tenant=f"other{number}")
 
     def _worker(self, slots: int) -> Served:
         tasks = self.rng.sample(TASKS, self.rng.choice([1, 2, 3, 3, 3, 3, 3, 3]))
@@ -163,6 +167,8 @@ class World(Life):
     def enqueue_some(self) -> None:
         """One, several of one kind, or several on several targets at once."""
         rng, who = self.rng, self.rng.choice(self.people)
+        if who.tenant_id in self.oracle.inactive:
+            return
         count = rng.choice([1, 1, 1, 2, 3, 6])
         fields = self._kind()
         target = fields.pop("target")
@@ -264,6 +270,23 @@ class World(Life):
             until = rng.choice([None, self.clock.now() + 10 * SECOND])
             who.pause_queue(everybody=everybody, until=until)
             self.oracle.paused[key] = until
+
+    def limit_a_tenant(self) -> None:
+        who, most = self.rng.choice(self.people), self.rng.choice([None, 0, 1, 2, 3])
+        self.client.tenants.edit(who.tenant, {"max_running": most})
+        self.oracle.most.pop(who.tenant_id, None)
+        if most is not None:
+            self.oracle.most[who.tenant_id] = most
+
+    def switch_a_tenant(self) -> None:
+        who, inactive = self.rng.choice(self.people), self.oracle.inactive
+        if who.tenant_id in inactive:
+            self.client.tenants.activate(who.tenant)
+        else:
+            self.client.tenants.deactivate(who.tenant)
+            with pytest.raises(Refused, match="inactive"):
+                who.enqueue(self.new(task="ash"))
+        inactive ^= {who.tenant_id}
 
     def pause_a_target(self) -> None:
         found = self.sql("select id, tenant_id, name from hw_target")
@@ -391,6 +414,7 @@ class World(Life):
         self.oracle.happened(expected, after)
         self._check_promises(expected)
         self._check_gates(after)
+        assert dict(self.sql("select tenant_id, turn from hw_turn where tenant_id > 0")) == self.oracle.turns
         self.compared += 1
 
     def _check_promises(self, expected: Expected) -> None:
@@ -415,9 +439,10 @@ class World(Life):
     def live(self) -> int:
         """A random life. How many claims were compared."""
         deeds: dict[Callable[[], None], int] = {
-            self.enqueue_some: 7, self.group_some: 4, self.claim_some: 4, self.turn: 7, self.end_some: 3,
+            self.enqueue_some: 7, self.group_some: 6, self.claim_some: 4, self.turn: 7, self.end_some: 3,
             self.use_a_verb: 4, self.decide: 4, self.reserve: 2, self.release: 4, self.grant: 2, self.many_calls: 1,
             self.pause: 1, self.pause_a_target: 1, self.change_limit: 1, self.settle: 1, self.later: 3, self.tie: 1,
+            self.limit_a_tenant: 1, self.switch_a_tenant: 1,
         }  # fmt: skip
         for _ in range(self.rng.randint(1, 6)):
             self.enqueue_some()
@@ -504,12 +529,21 @@ def reserve_nothing(rooms: rules.Rooms, reserved: Sequence[rules.Reserved], stre
 
 
 def bucket_by_bucket(
-    count: int, buckets: Sequence[rules.Bucket], rooms: rules.Rooms, places: rules.Source, others: rules.Others
-) -> list[rules.Pick]:
-    found: list[rules.Pick] = []
+    count: int,
+    buckets: Sequence[rules.Bucket],
+    rooms: rules.Rooms,
+    places: picking.Source,
+    others: picking.Others,
+    turns: picking.Turns | None,
+) -> list[picking.Pick]:
+    found: list[picking.Pick] = []
     for bucket in buckets:
-        found += rules.plan(count - len(found), [bucket], rooms, places, others)
+        found += picking.plan(count - len(found), [bucket], rooms, places, others, turns)
     return found
+
+
+def uncounted(self: rules.Rooms, bucket: rules.Bucket, stage: object = None) -> None:
+    self.take(bucket.lanes, stage)  # type: ignore[arg-type]
 
 
 def any_stage(self: rules.Rooms, bucket: object, stage: object) -> bool:
@@ -535,7 +569,12 @@ MUTANTS: dict[str, tuple[object, str, object]] = {
     "anybody's stage joins": (rules.Rooms, "lets_join", any_stage),
     "members join past whoever waits": (rules.Rooms, "drain", lambda self, lanes: False),
     "each member takes a place": (rules, "_gather", count_each),
-    "age counts for nothing": (rules.Aging, "effective", lambda self, priority, queued_at: priority),
+    "age counts for nothing": (picking.Aging, "effective", lambda self, priority, queued_at: priority),
+    "nobody takes turns": (claims, "_turns", lambda sight, ready: None),
+    "who came first is always first": (picking, "in_turn", lambda tenants, turns: sorted(tenants)),
+    "turns are forgotten": (claims, "told", lambda picks: {}),
+    "what a tenant runs in one claim is not counted": (rules.Rooms, "enter", uncounted),
+    "who waits elsewhere never keeps members off": (picking._Side, "drain", lambda self, lanes: False),
 }
 
 
@@ -545,4 +584,4 @@ def test_a_mutant_is_caught(sqlite_life: Life, mutant: str, monkeypatch: pytest.
     whose, name, other = MUTANTS[mutant]
     monkeypatch.setattr(whose, name, other)
     with pytest.raises(AssertionError, match="world"):
-        live_through(sqlite_life, 300)
+        live_through(sqlite_life, 400)

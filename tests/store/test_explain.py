@@ -40,8 +40,9 @@ BURST = 2  # eight direct calls in a row would be rare
 TASKS = ("ash", "birch", "cedar")
 TARGETS = ("desk", "lab")
 RESOURCES = ("disk", "gpu")
-HOLDERS = {1: "ann", 2: "zoe"}
-STRANGERS = {1: "zoe", 2: "ann"}
+TENANTS = ("default", "other", "third")
+HOLDERS = {1: "ann", 2: "zoe", 3: "kim"}
+STRANGERS = {1: ("zoe", "kim"), 2: ("ann", "kim"), 3: ("ann", "zoe")}
 STAGE = Blocker("stage", "its stage is not open yet")
 KINDS = {
     *("status", "not_before", "lane", "target_held", "target_busy", "resource", "reservation", "stage", "paused"),
@@ -65,6 +66,7 @@ def wipe(database: Database) -> None:
         "target",
         "bucket",
         "worker",
+        "turn",
     )
     with database.transaction("wipe") as tx:
         database.execute_script(
@@ -73,8 +75,8 @@ def wipe(database: Database) -> None:
             + "".join(f"delete from hw_{table};" for table in (*tables, "setting"))
             + "delete from hw_lane where name <> 'global'; update hw_lane set capacity = 1, streak = 0;"
             " delete from hw_tenant where id > 1; update hw_pruning set active = 0;"
-            " update hw_tenant set paused_at = null, paused_until = null, pause_note = null;"
-            " insert into hw_tenant (id, name, created_at) values (2, 'other', 0);",
+            " update hw_tenant set paused_at = null, paused_until = null, pause_note = null, active = 1, max_running = null;"
+            " insert into hw_tenant (id, name, created_at) values (2, 'other', 0), (3, 'third', 0);",
         )
 
 
@@ -88,7 +90,7 @@ NAMES = (
     *("verb",) * 3,
     *("reserve",) * 2,
     *("move", "pause", "unpause", "unpause", "pause_target", "let_go", "grant", "advance", "advance", "limit"),
-    *("policy", "check", "check"),
+    *("policy", "check", "check", "limit_tenant", "switch_tenant", "switch_tenant"),
 )
 MANY = 2**20
 numbers = st.integers(0, MANY - 1)
@@ -139,12 +141,12 @@ class Choice:
 
 
 class World:
-    """Two tenants, some workers, and a database in which things happen."""
+    """Three tenants, some workers, and a database in which things happen."""
 
     def __init__(self, life: Life, staff: Sequence[tuple[frozenset[str], int]], wishes: Sequence[Concurrency]) -> None:
         self.database, self.clock = life.database, life.clock
         wipe(self.database)
-        self.people = [Client(self.database, Registry(), actor=ADA, tenant=name) for name in ("default", "other")]
+        self.people = [Client(self.database, Registry(), actor=ADA, tenant=name) for name in TENANTS]
         self.wishes = wishes
         self.lanes = Lanes(self.database)
         self.staff = {self._worker(tasks, slots): (tasks, slots) for tasks, slots in staff}
@@ -177,11 +179,11 @@ class World:
         )
         target, names = x.of((None, None, *TARGETS)), y.of(LANES)
         new = NewJob(x.of(TASKS), "{}", OPTIONS, y.of((0, 0, 1, 2)), target=target, resources=names, **when)
-        y.of((*self.people[:1] * 3, self.people[1])).enqueue(new)
+        y.of((*self.people[:1] * 3, *self.people[1:])).enqueue(new)
 
     def _group(self, x: Choice, y: Choice) -> None:
         """Two to four jobs of one stage, most of them alike, and perhaps one after them."""
-        client, priority = y.of((*self.people[:1] * 3, self.people[1])), y.of((0, 0, 1, 2))
+        client, priority = y.of((*self.people[:1] * 3, *self.people[1:])), y.of((0, 0, 1, 2))
         task, names = x.of(TASKS), x.of(LANES)
         count, odd = x.of((2, 3, 4)), x.of(TASKS)
         tasks = [task] * (count - 1) + [odd]
@@ -285,6 +287,14 @@ class World:
         name = x.of(("global", "disk", "gpu", *TASKS))
         limits.change(self.database, name, y.of((1, 2, 3)), tenant_id=1, actor=ADA)
 
+    def _limit_tenant(self, x: Choice, y: Choice) -> None:
+        self.people[0].tenants.edit(x.of(TENANTS), {"max_running": y.of((None, 0, 1, 2))})
+
+    def _switch_tenant(self, x: Choice, y: Choice) -> None:
+        """Mostly on: of one that is off little happens."""
+        verb = y.of(("deactivate", "activate", "activate"))
+        getattr(self.people[0].tenants, verb)(x.of(TENANTS))
+
     def _policy(self, x: Choice, _: Choice) -> None:
         """Clients that have asked lately go on by the policy they know: their jobs get their lanes at the claim."""
         limits.settle(self.database, x.of(self.wishes), {"disk": 1, "gpu": 2}, actor=ADA, adopt=True)
@@ -323,7 +333,7 @@ class World:
         """Every kind is one of the contract's, and nothing is said about other tenants' things but that they exist."""
         assert {one.kind for one in explained.blockers} <= KINDS
         text = str(explained)
-        assert STRANGERS[tenant_id] not in text
+        assert not any(name in text for name in STRANGERS[tenant_id])
         for thing in ("job", "reservation"):
             named = {int(number) for number in re.findall(rf"\b{thing} (\d+)", text)}
             for number in named:
@@ -514,7 +524,7 @@ class Clockwork(World):
 
 
 _past_ids = itertools.count(-1, -1)
-before = st.tuples(st.sampled_from(["claim", "enqueue", "move", "advance"]), numbers, numbers)
+before = st.tuples(st.sampled_from(["claim", "enqueue", "move", "advance", "limit_tenant"]), numbers, numbers)
 
 
 def test_jobs_start_when_the_estimate_says(life: Life) -> None:

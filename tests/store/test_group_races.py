@@ -12,6 +12,7 @@ import pytest
 
 from headway.engine import limits, notes
 from headway.engine.finish import Ended
+from headway.engine.finish import finish as finish_claims
 from headway.engine.recovery import Recovery
 from headway.engine.registry import Registry
 from headway.engine.worker import Wishes, Worker
@@ -19,7 +20,7 @@ from headway.errors import WrongState
 from headway.model.job import SYSTEM, Claim
 from headway.model.outcome import Completed, Outcome, Stopped
 from headway.model.policies import Concurrency
-from headway.store.groups import members
+from headway.store.groups import lock_all, members
 from headway.verify import check
 from tests.support.life import BROKEN, Life
 from tests.support.pair import Pair
@@ -173,3 +174,23 @@ def turn(pair: Pair, reports: Claim, ends: Claim) -> list[Claim]:
     pair.database.transact("turn", lambda tx: worker._write(tx, [Ended(ends, Completed())], [report], [], lost, set()))
     worker.waiter.close()
     return lost
+
+
+def test_who_ends_several_groups_locks_what_waits_for_them_in_order(pair: Pair) -> None:
+    """The second of three waits for the first. One ends the first and the third, another locks the last two."""
+    first = make(pair, "a")
+    waiting = make(pair, "b", after_id=first)
+    third = make(pair, "c")
+    claims = pair.take(job_of(pair, first, "a"), job_of(pair, third, "c"))
+    ended = [Ended(claim, Completed()) for claim in claims]
+    worker = pair.worker_id
+
+    def end() -> list[Ended]:
+        return pair.database.transact("ends", lambda tx: finish_claims(tx, worker, pair.actor(), ended))
+
+    with pair.open_at("ends:end_group", end) as done:
+        other = pair.waiting(lambda: pair.database.transact("looks", lambda tx: lock_all(tx, [waiting, third])))
+    assert done.result(PATIENCE) == []
+    assert list(other.result(PATIENCE)) == [waiting, third]
+    assert pair.gated.conflicts == 0
+    assert states(pair, waiting) == {"b": "QUEUED"}

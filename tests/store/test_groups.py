@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +19,11 @@ from headway.model.job import SYSTEM
 from headway.model.outcome import Completed, Failed, FailureKind, Interrupted, Lost, Skipped, Stopped
 from headway.model.plan import Member, NewGroup, Verdict
 from headway.model.policies import Concurrency
+from headway.model.states import State
 from headway.store import plans_reading, reading
+from headway.store.db import Row, Tx
+from headway.store.postgres import PostgresTx
+from headway.store.sqlite import SqliteTx
 from headway.verify import check
 from tests.support.life import BROKEN, Life
 from tests.support.plans import finish, group, group_events, job_of, make, member, new_group, states
@@ -32,6 +38,23 @@ def life(database_url: str) -> Iterator[Life]:
         # Claims are made by hand here, out of turn; and one stop request is taken away.
         found = [f for f in check(life.database).findings if f.invariant not in ("I-11", "I-13")]
         assert [f"{f.invariant} {f.thing}: {f.text}" for f in found] == []
+
+
+@contextmanager
+def counting(life: Life) -> Iterator[Counter[str]]:
+    """How often each statement is run."""
+    calls: Counter[str] = Counter()
+    kind: type[Tx] = PostgresTx if life.database.dialect == "postgres" else SqliteTx
+    run = kind.run
+
+    def counted(tx: Tx, name: str, /, **params: object) -> list[Row]:
+        calls[name] += 1
+        return run(tx, name, **params)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kind, "run", counted)
+        patch.setattr(kind, "run_all", Tx.run_all)  # one by one
+        yield calls
 
 
 # --- stages ---
@@ -174,6 +197,44 @@ def test_a_held_member_holds_its_group_until_a_person_decides(life: Life) -> Non
     assert states(life, made) == {"a": "COMPLETED", "b": "QUEUED"}
 
 
+def held_by(life: Life, group_id: int) -> list[str]:
+    """As the page of the group and the list of groups tell it."""
+    with life.database.read() as tx:
+        seen = plans_reading.group_view(tx, life.client.tenant_id, group_id)
+        page = plans_reading.groups_page(tx, life.client.tenant_id)
+    (listed,) = [view for view in page.items if view.group.id == group_id]
+    assert listed.held_by == seen.held_by
+    return [step.step for step in seen.held_by]
+
+
+def test_a_member_on_hold_holds_its_group_when_its_stage_is_open(life: Life) -> None:
+    made = make(life, "a b", "c d")
+    first, later = job_of(life, made, "a"), job_of(life, made, "d")
+    life.client.interrupt(later)
+    assert (held_by(life, made), group_events(life, made)) == ([], ["group.created"])
+    for _ in range(2):  # once is enough
+        life.client.interrupt(first)
+    assert (held_by(life, made), group_events(life, made)) == (["a"], ["group.created", "group.held"])
+    finish(life, made, "b")
+    life.client.resume(first)
+    assert held_by(life, made) == []
+    finish(life, made, "a")
+    assert held_by(life, made) == ["d"]
+    assert group_events(life, made)[2:] == ["group.advanced", "group.held"]
+    finish(life, made, "c")
+    life.client.resume(later)
+    finish(life, made, "d")
+    assert (held_by(life, made), group(life, made).status) == ([], "COMPLETED")
+
+
+def test_a_member_that_is_made_on_hold_holds_its_group_from_the_start(life: Life) -> None:
+    members = (member(life, 0, "a", hold=True), member(life, 0, "b"), member(life, 1, "c", hold=True))
+    made = life.client.groups.create(NewGroup("g", "staged", "stop", members))
+    assert (held_by(life, made), group_events(life, made)) == (["a"], ["group.created", "group.held"])
+    life.client.groups.cancel(made)
+    assert held_by(life, made) == []
+
+
 @pytest.mark.parametrize("verb", ["release", "cancel"])
 def test_giving_up_a_held_member_counts_as_a_failure(life: Life, verb: str) -> None:
     new = NewGroup("g", "sequential", "stop", (member(life, 0, "a", target="desk"), member(life, 1, "b")))
@@ -233,6 +294,44 @@ def test_cancelling_a_group(life: Life) -> None:
     assert group(life, made).status == "CANCELLED"
     with pytest.raises(WrongState, match="already ended"):
         life.client.groups.cancel(made)
+
+
+def test_members_are_cancelled_together_whatever_they_wait_for(life: Life) -> None:
+    """Those that never ran in one statement, whose runs are closed one by one."""
+    members = [member(life, 0, f"s{n}") for n in range(20)]
+    members += [member(life, 0, "hold", hold=True), member(life, 0, "later", not_before=life.clock.now() + 10**9)]
+    members += [member(life, 0, "desk", target="desk"), member(life, 0, "runs"), member(life, 0, "pauses")]
+    members += [member(life, 0, "resumed"), member(life, 1, "next")]
+    made = life.client.groups.create(NewGroup("g", "staged", "stop", tuple(members)))
+    runs = life.claim(job_of(life, made, "runs"))
+    for step in ("pauses", "resumed"):
+        life.client.interrupt(life.claim(job_of(life, made, step)).job_id)
+        assert life.end(life.held(job_of(life, made, step)), Stopped())
+    life.client.resume(job_of(life, made, "resumed"))
+    with counting(life) as calls:
+        life.client.groups.cancel(made)
+    assert sum(calls.values()) < 30, "it goes from one member to the next"
+    assert states(life, made).pop("runs") == "RUNNING"
+    assert {state for step, state in states(life, made).items() if step != "runs"} == {"CANCELLED"}
+    waited = life.job(job_of(life, made, "hold"))
+    assert (waited.hold, waited.gate, waited.finished_at) == (0, 0, life.clock.now())
+    assert waited.reason == f"cancelled by {life.client.actor.shown}"
+    assert life.events(waited.id) == ["job.created", "job.cancelled"]
+    assert life.run_status(waited.id) == "no run"
+    for step in ("pauses", "resumed"):
+        assert life.run_status(job_of(life, made, step)) is State.FAILED
+    assert life.end(runs, Stopped())
+    assert group(life, made).status == "CANCELLED"
+
+
+def test_a_retry_of_a_large_group_reads_it_at_once(life: Life) -> None:
+    made = life.client.groups.create(
+        NewGroup("g", "parallel", "stop", tuple(member(life, 0, f"s{n}") for n in range(40)))
+    )
+    life.client.groups.cancel(made)
+    with counting(life) as calls:
+        life.client.groups.retry(made)
+    assert sum(calls.values()) < 30, "it goes from one member to the next"
 
 
 def test_a_cancelled_group_makes_no_retries(life: Life) -> None:
@@ -444,6 +543,42 @@ def test_a_retry_shows_what_it_links_to(life: Life) -> None:
     assert seen.counts == {"COMPLETED": 2, "QUEUED": 1, "WAITING": 1}
     assert ([v.group.id for v in page.items], [v.group.id for v in rest.items], rest.next) == ([again], [made], None)
     life.client.groups.cancel(again)
+
+
+def test_a_page_of_groups_says_what_their_own_pages_say(life: Life) -> None:
+    """Whatever their size, by a few statements: steps are counted where they are, also those that a retry links to."""
+    made = make(life, "a", "b? c d", "e f")
+    finish(life, made, "a")
+    life.clock.advance(60)
+    for step, outcome in (("b", BROKEN), ("c", BROKEN), ("d", Completed())):
+        finish(life, made, step, outcome)
+    again = life.client.groups.retry(made)
+    life.clock.advance(60)
+    finish(life, again, "b")
+    life.client.interrupt(job_of(life, again, "c"))
+    chain = life.client.groups.create(NewGroup("g", "parallel", "stop", (member(life, 0, "a", retry=2),)))
+    finish(life, chain, "a", BROKEN)
+    fails = make(life, " ".join(f"s{n}" for n in range(6)))
+    for n in range(6):
+        finish(life, fails, f"s{n}", BROKEN)
+    make(life, "waits", after_id=chain)
+    with counting(life) as calls, life.database.read() as tx:
+        page = plans_reading.groups_page(tx, life.client.tenant_id)
+    assert {name: count for name, count in calls.items() if name != "notify"} == {
+        "groups_before": 1,
+        "pin_plans": 1,
+        "count_steps": 1,
+        "steps_to_tell": 1,
+    }
+    with life.database.read() as tx:
+        for listed in page.items:
+            one = plans_reading.group_view(tx, life.client.tenant_id, listed.group.id)
+            assert (listed.counts, listed.started_at) == (one.counts, one.started_at)
+            assert listed.held_by == one.held_by
+            assert listed.failed == one.failed[:4]
+    assert [len(view.failed) for view in page.items] == [0, 4, 0, 0, 2]
+    with life.database.read() as tx:
+        assert plans_reading.groups_page(tx, life.client.tenant_id, kind="execution").items == []
 
 
 def test_a_step_that_waits_says_for_whom(life: Life) -> None:

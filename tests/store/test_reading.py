@@ -186,6 +186,7 @@ def test_another_tenant_sees_nothing(full: Database) -> None:
 PARAMS = {
     **{"tenant_id": 1, "before": 1 << 62, "floor": 0, "limit": 51, "most": 20_000, "status": 4, "mask": 1023},
     **{"since": 0, "until": 1 << 62, "id": 500, "job_id": 7, "thing": "job", "thing_id": 7, "after": 0, "now": 1},
+    **{"priority": 0, "position": 5_000, "created_at": 1},
     **{"within": 3_600_000_000, "ids": json.dumps(list(range(100, 150))), "group_id": 7, "schedule_id": 7},
     **dict.fromkeys(("task", "key", "failure_kind", "by_name", "by_id", "q", "target_id")),
 }
@@ -231,6 +232,8 @@ def test_a_page_of_the_newest_looks_at_no_more_than_it_shows(postgres_url: str) 
             "walk_failed_runs",
             "queue_jobs",
             "queue_order",
+            "queue_rest",
+            "queue_below",
             "line",
             "past_runs",
             "tenants_in_line",

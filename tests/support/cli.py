@@ -84,6 +84,7 @@ def with_database(args: list[str], database: str | None) -> list[str]:
 
 def environment(**more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HEADWAY_")}
+    kept["HEADWAY_PORT"] = "0"  # many run at once
     return kept | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "COLUMNS": "80"} | more
 
 

@@ -76,7 +76,7 @@ class Gated(PostgresDatabase):
         self.before(statement, gate)
         return gate
 
-    def begin(self, label: str) -> PostgresTx:
-        tx = super().begin(label)
+    def begin(self, label: str, more: str = "") -> PostgresTx:
+        tx = super().begin(label, more)
         tx.__class__ = GatedTx
         return tx

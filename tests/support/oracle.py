@@ -84,6 +84,7 @@ class Expected:
     granted: list[int] = field(default_factory=list)
     jobs: list[int] = field(default_factory=list)
     awaited: set[Lane | int] = field(default_factory=set)
+    turns: list[int] = field(default_factory=list)  # the tenants that had one, in order
 
 
 class Oracle:
@@ -99,6 +100,9 @@ class Oracle:
         # Direct calls since the last job, one after the other while a job waited; by lane or target.
         self.in_a_row: dict[Lane | int, int] = {}
         self.lanes_held: dict[int, tuple[Lane, ...]] = {}  # by running job: the lanes it was claimed on
+        self.inactive: set[int] = set()
+        self.most: dict[int, int] = {}  # how many jobs tenants may run
+        self.turns: dict[int, int] = {}  # the number of each tenant's last turn
 
     # --- lanes ---
 
@@ -156,7 +160,9 @@ class Oracle:
         found.awaited = self._awaited(jobs, now)
         found.granted = self._grants(jobs, active, first)
         closing = [p for p in active if p.id not in parked]
-        found.jobs = [job.id for job in self._walk(jobs, now, closing, tired, knows, count)]
+        taken = list(self._walk(jobs, now, closing, tired, knows, count))
+        found.jobs = [job.id for job in taken]
+        found.turns = [job.tenant_id for job in taken] if len(self._with_work(jobs, now)) > 1 else []
         return found
 
     def _go_first(
@@ -222,6 +228,11 @@ class Oracle:
         limit = self.capacity(lane)
         return float("inf") if limit is None else limit - len(self._inside(lane, jobs, active, taken))
 
+    def _with_work(self, jobs: Sequence[Work], now: int) -> set[int]:
+        """The tenants that have a job which may start as far as it, its target and its tenant go."""
+        bits = self.gates(jobs)
+        return {job.tenant_id for job in jobs if bits[job.id] and not self._is_paused(job.tenant_id, now)}
+
     def _walk(
         self,
         jobs: Sequence[Work],
@@ -231,43 +242,39 @@ class Oracle:
         knows: Callable[[str], bool],
         count: int,
     ) -> Iterator[Work]:
-        """Goes through the queue in order; with aging, through each priority. Who could run but for lanes that stages
-        fill is passed over, and nobody behind it joins the stages there."""
-        queued = sorted((job for job in jobs if job.status is QUEUED), key=lambda job: job.place)
-        lines: dict[int, list[Work]] = {}
-        for job in queued:
-            lines.setdefault(0 if self.wishes.aging is None else job.priority, []).append(job)
-        passed: dict[int, list[tuple[Work, set[Lane]]]] = {line: [] for line in lines}
+        """Asks one tenant after the other for its next job, who had its last turn longest ago first, until one has
+        one. Who has none, and waits for lanes that stages fill, bars them: for everybody, unless another tenant's stage
+        came in with this claim; then for itself."""
+        with_work = self._with_work(jobs, now)
+        together = len(with_work) < 2
+        turns = dict(self.turns)
+        walks = {
+            tenant_id: _Walk(self, tenant_id, jobs, now, active, tired, knows)
+            for tenant_id in {job.tenant_id for job in jobs if job.status is QUEUED}
+        }
         taken: list[Work] = []
         shut: set[Lane] = set()
+        came: dict[Lane, set[int]] = {}
         while len(taken) < count:
-            firsts: dict[int, Work] = {}
-            for line, members in lines.items():
-                for job in members:
-                    if job in taken or job in [one for one, _ in passed[line]]:
-                        continue
-                    barriers = shut.union(*(lanes for _, lanes in passed[line]))
-                    full = self._in_its_way(job, jobs, now, active, tired, taken, barriers)
-                    if full is None:
-                        continue
-                    if all(("stage", job.stage) in self._inside(lane, jobs, active, taken) for lane in full):
-                        if knows(job.task):
-                            firsts[line] = job
-                            break
-                    else:
-                        passed[line].append((job, full))
-            if not firsts:
+            chosen: Work | None = None
+            for tenant_id in sorted(walks, key=lambda one: (turns.get(one, 0), one)):
+                chosen = walks[tenant_id].next(taken, shut, {} if together else came)
+                if chosen is not None:
+                    break
+            if chosen is None:
                 return
-            best = self._best(list(firsts.values()), now)
-            ahead = [
-                lanes
-                for one, lanes in (w for line in passed.values() for w in line)
-                if self._goes_before(one, best, now)
-            ]
-            if set().union(*ahead) <= shut:
-                taken.append(best)
-                yield best
-            shut.update(*ahead)
+            for lane in self.needs(chosen):
+                inside = self._inside(lane, jobs, active, taken)
+                if chosen.stage and lane[0] == "policy" and ("stage", chosen.stage) not in inside:
+                    came.setdefault(lane, set()).add(chosen.tenant_id)
+            taken.append(chosen)
+            turns[chosen.tenant_id] = max(turns.values(), default=0) + 1
+            yield chosen
+
+    def _may_run_more(self, tenant_id: int, jobs: Sequence[Work], taken: Sequence[Work]) -> bool:
+        runs = [job for job in jobs if job.status is State.RUNNING and job.tenant_id == tenant_id]
+        takes = [job for job in taken if job.tenant_id == tenant_id]
+        return len(runs) + len(takes) < self.most.get(tenant_id, 10**9)
 
     def _goes_before(self, passed: Work, best: Work, now: int) -> bool:
         """In one line, whoever was passed over stood before."""
@@ -313,6 +320,8 @@ class Oracle:
         return lane[0] == "policy" and not reserved and any(kind == "stage" for kind, _ in inside)
 
     def _is_paused(self, tenant_id: int, now: int) -> bool:
+        if tenant_id in self.inactive:
+            return True
         return any(who in self.paused and _later(self.paused[who], now) for who in (0, tenant_id))
 
     def _lane_open(self, lane: Lane, active: Sequence[Promise], tired: set[Lane | int], taken: Sequence[Work]) -> bool:
@@ -336,6 +345,8 @@ class Oracle:
 
     def happened(self, expected: Expected, rows: Iterable[Work]) -> None:
         """Remembers what a claim did."""
+        for tenant_id in expected.turns:
+            self.turns[tenant_id] = max(self.turns.values(), default=0) + 1
         self.promises = [p for p in self.promises if p.id not in expected.expired]
         for promise in self.promises:
             if promise.id in expected.granted:
@@ -357,6 +368,64 @@ class Oracle:
             )
             bits[job.id] = int(job.status is QUEUED and first)
         return bits
+
+
+class _Walk:
+    """Goes through the queue of one tenant in order; with aging, through each priority. Who could run but for lanes
+    that stages fill is passed over, and nobody behind it joins the stages there."""
+
+    def __init__(
+        self,
+        oracle: Oracle,
+        tenant_id: int,
+        jobs: Sequence[Work],
+        now: int,
+        active: Sequence[Promise],
+        tired: set[Lane | int],
+        knows: Callable[[str], bool],
+    ) -> None:
+        self.oracle, self.tenant_id, self.jobs, self.now = oracle, tenant_id, jobs, now
+        self.active, self.tired, self.knows = active, tired, knows
+        own = [job for job in jobs if job.status is QUEUED and job.tenant_id == tenant_id]
+        self.lines: dict[int, list[Work]] = {}
+        for job in sorted(own, key=lambda job: job.place):
+            self.lines.setdefault(0 if oracle.wishes.aging is None else job.priority, []).append(job)
+        self.passed: dict[int, list[tuple[Work, set[Lane]]]] = {line: [] for line in self.lines}
+        self.barred: set[Lane] = set()
+
+    def next(self, taken: Sequence[Work], shut: set[Lane], came: dict[Lane, set[int]]) -> Work | None:
+        if not self.oracle._may_run_more(self.tenant_id, self.jobs, taken):
+            return None
+        while True:
+            firsts = [job for line in self.lines if (job := self._first(line, taken, shut)) is not None]
+            best = self.oracle._best(firsts, self.now) if firsts else None
+            waits = [
+                lanes
+                for one, lanes in (each for line in self.passed.values() for each in line)
+                if best is None or self.oracle._goes_before(one, best, self.now)
+            ]
+            ahead = set().union(*waits) - shut - self.barred
+            own = {lane for lane in ahead if came.get(lane, set()) - {self.tenant_id}}
+            self.barred |= own
+            shut |= ahead - own
+            if best is None or not ahead:
+                return best
+
+    def _first(self, line: int, taken: Sequence[Work], shut: set[Lane]) -> Work | None:
+        """The first of a line that may run; who has to wait for a lane of stages is passed over."""
+        for job in self.lines[line]:
+            if job in taken or job in [one for one, _ in self.passed[line]]:
+                continue
+            barriers = (shut | self.barred).union(*(lanes for _, lanes in self.passed[line]))
+            full = self.oracle._in_its_way(job, self.jobs, self.now, self.active, self.tired, taken, barriers)
+            if full is None:
+                continue
+            inside = (self.oracle._inside(lane, self.jobs, self.active, taken) for lane in full)
+            if not all(("stage", job.stage) in each for each in inside):
+                self.passed[line].append((job, full))
+            elif self.knows(job.task):
+                return job
+        return None
 
 
 def head(jobs: Iterable[Work], target_id: int) -> Work | None:

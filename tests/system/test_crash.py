@@ -16,7 +16,14 @@ from typing import NamedTuple
 import pytest
 
 from tests.support.postgres import fresh_database
-from tests.system.support import labels, plan_scripts, sabotage, scripts  # noqa: F401 (it adds its scripts)
+from tests.system.support import (  # noqa: F401 (they add theirs)
+    access_scripts,
+    hook_scripts,
+    labels,
+    plan_scripts,
+    sabotage,
+    scripts,
+)
 from tests.system.support.crash import Answer, Case, make_template
 from tests.system.support.servers import Servers, servers
 

@@ -15,8 +15,9 @@ from headway.errors import HeadwayError
 from headway.model import lanes as rules
 from headway.model import verbs
 from headway.model.job import Claim, Options
-from headway.model.lanes import Bucket, Others, Pick, Reserved, Rooms, Source
+from headway.model.lanes import Bucket, Reserved, Rooms
 from headway.model.outcome import Completed, Failed, FailureKind, Outcome, Stopped
+from headway.model.picking import Others, Pick, Source, Turns, plan
 from headway.model.retry import RetryPolicy
 from headway.model.states import State
 from headway.store import claims, jobs
@@ -203,10 +204,10 @@ def _nothing_reserved(self: Rooms, bucket: Bucket) -> bool:
 
 
 def _one_bucket_at_a_time(
-    count: int, buckets: Sequence[Bucket], rooms: Rooms, places: Source, others: Others
+    count: int, buckets: Sequence[Bucket], rooms: Rooms, places: Source, others: Others, turns: Turns | None
 ) -> list[Pick]:
     some = [bucket for bucket in buckets if rooms.admits(bucket)]
-    return rules.plan(count, some[-1:], rooms, places, others)
+    return plan(count, some[-1:], rooms, places, others, turns)
 
 
 def _members_go_first(self: Rooms, lanes: object) -> bool:

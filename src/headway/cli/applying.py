@@ -1,4 +1,4 @@
-"""`apply`: templates, schedules and targets from a TOML file."""
+"""`apply`: templates, schedules, targets and webhooks from a TOML file."""
 
 from __future__ import annotations
 
@@ -20,28 +20,24 @@ def register(root: typer.Typer) -> None:
         dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
         app: AppOption = None,
     ) -> None:
-        """Bring templates, schedules and targets to what a file says. What it does not name stays as it is."""
-        from headway.engine.applying import plan
+        """Bring templates, schedules, targets, webhooks to what a file says. What it does not name stays as it is."""
+        from headway.api.wire.system import applied_json
         from headway.model import manifest
 
-        wanted = manifest.read(_text(file), file)
-        with_tasks = call.app(app)
-        with call.desk(with_tasks) if dry_run else call.workshop(with_tasks) as desk:
-            found = plan(desk.client, wanted, file)
-            if not dry_run:
-                found.run()
+        text = _text(file)
+        wanted = manifest.read(text, file)
+        with call.desk(app, tasks=True) if dry_run else call.workshop(app) as desk:
+            found, secrets = desk.apply(text, wanted, file, dry_run=dry_run)
         if call.out.as_json:
-            items = [
-                {"change": one.sign, "thing": one.thing, "name": one.name, "differences": list(one.words)}
-                for one in found.changes
-            ]
-            call.out.data({"items": items, "applied": not dry_run, "left": list(found.left), "next": None})
+            call.out.data(applied_json(found, secrets, applied=not dry_run))
             return
         for change in found.changes:
             call.out.lines(str(change))
         for name in found.left:
             call.out.say(f"schedule {name} is not in this file and stays: headway schedules delete {shlex.quote(name)}")
-        call.out.say(_summary(len(found.due), dry_run=dry_run))
+        for url, secret in secrets.items():
+            call.out.lines(f"the secret of {url}, which is not shown again: {secret}")
+        call.out.say(_summary(sum(one.sign != "=" for one in found.changes), dry_run=dry_run))
 
 
 def _text(file: str) -> str:

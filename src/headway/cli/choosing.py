@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headway.cli.call import Call, Desk
+from headway.cli.call import Call
 from headway.cli.out import one_line
 
 if TYPE_CHECKING:
+    from headway.cli.call import Desk
     from headway.errors import HeadwayError
     from headway.store.pages import Filters
 
@@ -36,7 +37,6 @@ GroupNumber = Annotated[
 ]
 ScheduleName = Annotated[str | None, typer.Option("--schedule", metavar="NAME", help="Of this schedule's executions.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-MOST = 10_000
 
 
 def choose(call: Call, desk: Desk, verb: str, ids: Sequence[int], given: dict[str, Any], *, yes: bool) -> list[int]:
@@ -58,11 +58,7 @@ def choose(call: Call, desk: Desk, verb: str, ids: Sequence[int], given: dict[st
         # What was cancelled, or waits for a person, is retried by number or by --status only.
         usual = {State.FAILED} if verb == "retry" else MOVES[Verb(verb)]
         wanted = replace(wanted, statuses=frozenset(usual))
-    found = _all(desk, wanted)
-    if verb == "retry":
-        with desk.read() as tx:
-            done = _retried(tx, found)
-        found = [job_id for job_id in found if job_id not in done]
+    found = desk.job_ids(wanted, unretried=verb == "retry")  # one that was retried is left to its retry
     if not found:
         call.out.say("no job fits: nothing was changed")
     else:
@@ -81,30 +77,6 @@ def of_schedule(desk: Desk, wanted: Filters, schedule: str | None) -> Filters:
 def number_or_name(text: str) -> int | str:
     """How schedules and templates are named: digits are a number."""
     return int(text) if text.isascii() and text.isdigit() and int(text) <= LARGEST else text
-
-
-def _retried(tx: Any, ids: Sequence[int]) -> set[int]:
-    """A failed job that was retried already is left to its retry."""
-    from headway.store import reading
-
-    return reading.retried(tx, ids)
-
-
-def _all(desk: Desk, wanted: Any) -> list[int]:
-    from headway.errors import Refused
-    from headway.store.pages import MAX_LIMIT, job_rows
-
-    found: list[int] = []
-    cursor: str | None = None
-    while True:
-        with desk.read() as tx:
-            page = job_rows(tx, desk.tenant_id, wanted, MAX_LIMIT, cursor)
-        found += [job.id for job in page.items]
-        cursor = page.next
-        if cursor is None:
-            return sorted(found)
-        if len(found) > MOST:
-            raise Refused(f"more than {MOST} jobs fit: narrow it down with --task, --since or --until")
 
 
 def confirm(what: str, *, yes: bool) -> None:
@@ -141,11 +113,9 @@ def apply(call: Call, desk: Desk, ids: Sequence[int], change: Callable[[int], An
 
 
 def _answer(call: Call, desk: Desk, done: Sequence[int], refused: Sequence[HeadwayError], said: str) -> None:
-    from headway.cli.shapes import job_json
-    from headway.store import reading
+    from headway.api.wire.jobs import job_json
 
-    with desk.read() as tx:
-        views = [reading.view(tx, desk.tenant_id, job_id) for job_id in done]
+    views = desk.views(done)
     if call.out.as_json:
         errors = [{"code": error.code, "message": str(error)} for error in refused]
         call.out.data({"items": [job_json(view) for view in views], "errors": errors, "next": None})

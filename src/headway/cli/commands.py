@@ -18,6 +18,9 @@ from headway.cli.schedules import schedules
 from headway.cli.settings import config
 from headway.cli.targets import targets
 from headway.cli.templates import templates
+from headway.cli.tenants import tenants
+from headway.cli.tokens import tokens
+from headway.cli.webhooks import webhooks
 
 if TYPE_CHECKING:
     from typer.core import TyperGroup
@@ -54,7 +57,10 @@ def build() -> TyperGroup:
         "templates": templates,
         "queue": queue,
         "targets": targets,
+        "webhooks": webhooks,
         "limits": limits,
+        "tokens": tokens,
+        "tenants": tenants,
         "workers": system.workers,
         "db": db,
         "config": config,

@@ -44,7 +44,7 @@ def check(call: Call) -> int:
     """Ask the database to check itself. `headway verify` checks what is recorded in it."""
     from headway.cli.opening import shown
 
-    with call.desk() as desk:
+    with call.local() as desk:
         problems = desk.database.check()
     if call.out.as_json:
         call.out.data({"database": shown(desk.settings), "problems": problems})
@@ -67,7 +67,7 @@ def backup(call: Call, file: File) -> None:
         raise Refused(f"{file} exists already: name a new file, or remove it")
     if not file.absolute().parent.is_dir():
         raise Refused(f"there is no folder {file.absolute().parent}: create it")
-    with call.desk() as desk:
+    with call.local() as desk:
         copying.backup(desk.database, file)
     size = file.stat().st_size
     if call.out.as_json:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headway.api.wire.jobs import job_json
 from headway.app import App
 from headway.cli.demo_tasks import app
 from headway.cli.limits import lane_table
 from headway.cli.out import Out, paragraph, styled, table
-from headway.cli.shapes import job_json
 from headway.cli.tables import note, status_text
 from headway.cli.targets import target_table
 from headway.engine.client import Client

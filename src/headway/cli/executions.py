@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli.call import Call, Desk, command, family
+from headway.cli.call import Call, command, family
 from headway.cli.choosing import LARGEST, ScheduleName, number_or_name
-from headway.cli.groups import answer_with, cancelled, checked_status, looked_up, retried
+from headway.cli.groups import answer_with, cancelled, checked_status, retried
 from headway.cli.jobs import Cursor, Limit, more
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from headway.cli.call import Desk
     from headway.model.plan import Group
 
 executions = family("Look at executions, the firings of schedules; stop them, try them again.")
@@ -29,25 +30,15 @@ def ls(
     call: Call, schedule: ScheduleName = None, status: Status = None, limit: Limit = 20, cursor: Cursor = None
 ) -> None:
     """List executions, the newest first: what they are for, the open stage, and what went wrong."""
-    from headway.cli.plan_shapes import execution_json
+    from headway.api.wire.plans import execution_json
     from headway.cli.plan_tables import execution_table
-    from headway.store import plans_reading
 
     wanted = checked_status(status, STATUSES)
     with call.desk() as desk:
         number = None if schedule is None else _number(desk, schedule)
-        with desk.read() as tx:
-            page = plans_reading.groups_page(
-                tx,
-                desk.tenant_id,
-                kind="execution",
-                status=wanted,
-                schedule_id=number,
-                limit=limit,
-                cursor=cursor,
-            )
+        page = desk.list_groups("execution", wanted, limit, cursor, schedule_id=number)
         zones = zones_of(desk, [view.group for view in page.items])
-        now = desk.database.clock.now()
+        now = desk.now()
     if call.out.as_json:
         call.out.data({"items": [execution_json(view) for view in page.items], "next": page.next})
     elif not page.items:
@@ -65,21 +56,16 @@ def _number(desk: Desk, schedule: str) -> int:
 
 def zones_of(desk: Desk, found: Iterable[Group]) -> dict[int, str]:
     """The time zones of the schedules, as they are now; also of those that were deleted."""
-    from headway.store import schedules
-
-    ids = {group.schedule_id for group in found if group.schedule_id is not None}
-    with desk.read() as tx:
-        known = schedules.kept(tx, desk.tenant_id, ids)
-    return {number: one.parsed.timezone for number, one in known.items()}
+    return desk.zones({group.schedule_id for group in found if group.schedule_id is not None})
 
 
 @command(executions, "show")
 def show(call: Call, execution_id: Id) -> None:
     """Show an execution with its steps by stage, its history, and what lets it go on."""
-    from headway.cli.plan_shapes import execution_json
+    from headway.api.wire.plans import execution_json
 
     with call.desk() as desk:
-        view, events = looked_up(desk, execution_id, "execution")
+        view, events = desk.shown_group(execution_id, "execution")
         zone = zones_of(desk, [view.group]).get(view.group.schedule_id or 0, "UTC")
         answer_with(call, desk, view, events, execution_json(view, steps=True), zone)
 
@@ -87,20 +73,20 @@ def show(call: Call, execution_id: Id) -> None:
 @command(executions, "cancel")
 def cancel(call: Call, execution_id: Id) -> None:
     """End an execution: what waits at once, what runs as soon as it stops."""
-    from headway.cli.plan_shapes import execution_json
+    from headway.api.wire.plans import execution_json
 
     with call.desk() as desk:
         desk.client.groups.cancel(execution_id, "execution")
-        view, _ = looked_up(desk, execution_id, "execution")
+        view = desk.group(execution_id, "execution")
     cancelled(call, view, execution_json(view, steps=True))
 
 
 @command(executions, "retry")
 def retry(call: Call, execution_id: Id) -> None:
     """Run what failed, and what would have come after it, as a new execution. What succeeded is not run again."""
-    from headway.cli.plan_shapes import execution_json
+    from headway.api.wire.plans import execution_json
 
     with call.desk() as desk:
         made = desk.client.groups.retry(execution_id, "execution")
-        view, _ = looked_up(desk, made, "execution")
+        view = desk.group(made, "execution")
     retried(call, view, execution_json(view, steps=True))

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
+from headway.cli.desk import Seen, over
 from headway.cli.out import Out, one_line
 from headway.cli.tables import about, line_text
-from headway.engine.client import Client
-from headway.engine.limits import living
 from headway.model.states import State
-from headway.store import jobs, reading
 from headway.store.reading import JobView, Line
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-LOOK_SECONDS = 0.15
-# A held job waits for a person: there is nothing more to follow.
-ENDS = (State.PAUSED, State.ERROR)
+    from headway.cli.call import Desk
 
 
 def succeeded(view: JobView) -> bool:
@@ -30,44 +25,37 @@ def succeeded(view: JobView) -> bool:
 class Follower:
     """One job, and its automatic retries after it."""
 
-    def __init__(self, client: Client, out: Out, job_id: int) -> None:
-        self.client = client
+    def __init__(self, desk: Desk, out: Out, job_id: int) -> None:
+        self.desk = desk
         self.out = out
         self.job_id = job_id
-        self.chunk = 0
         self.said: State | None = None
 
     def follow(self) -> JobView:
         """Until it has ended, or is held."""
         with self._bar() as bar:
             while True:
-                view, lines, retry = self._look()
-                for line in lines:
-                    self._print(line, bar)
-                self._tell(view, bar)
-                if retry is not None:
-                    self._go_on(view, retry)
-                elif view.job.status.terminal or view.job.status in ENDS:
-                    return view
-                time.sleep(LOOK_SECONDS)
+                seen = self._to_the_end(bar)
+                if seen.retry is None:
+                    return seen.view
+                self._go_on(seen.view, seen.retry)
 
-    def _look(self) -> tuple[JobView, list[Line], JobView | None]:
-        """The job, what it logged since, and the retry that follows it; all of one moment."""
-        with self.client.database.read() as tx:
-            view = reading.view(tx, self.client.tenant_id, self.job_id)
-            lines = reading.log_lines(tx, self.job_id, after=self.chunk)
-            follower = jobs.automatic_retry(tx, self.job_id) if view.job.status is State.FAILED else None
-            retry = reading.view(tx, self.client.tenant_id, follower.id) if follower is not None else None
-        if lines:
-            self.chunk = lines[-1].chunk
-        return view, lines, retry
+    def _to_the_end(self, bar: Progress | None) -> Seen:
+        """The last look at one job."""
+        for seen in self.desk.follow(self.job_id):
+            for line in seen.lines:
+                self._print(line, bar)
+            self._tell(seen.view, bar)
+            if seen.retry is not None or over(seen.view.job.status):
+                return seen
+        raise AssertionError("a job that is followed comes to an end")
 
     def _go_on(self, view: JobView, retry: JobView) -> None:
         error = one_line((view.run.error if view.run and view.run.error else "").split("\n")[0])
-        now = self.client.database.clock.now()
+        now = self.desk.now()
         wait = max(0.0, ((retry.job.not_before or now) - now) / 1e6)
         self.out.say(f"job {view.job.id} failed: {error}; trying again in {about(wait)} as job {retry.job.id}")
-        self.job_id, self.chunk, self.said = retry.job.id, 0, None
+        self.job_id, self.said = retry.job.id, None
 
     def _tell(self, view: JobView, bar: Progress | None) -> None:
         if view.job.status is not self.said:
@@ -86,9 +74,8 @@ class Follower:
             )
 
     def _tell_why(self, view: JobView) -> None:
-        with self.client.database.read() as tx:
-            if not living(tx):
-                self.out.say(f"job {view.job.id} waits: no worker is alive. Start one: headway work")
+        if self.desk.alone():
+            self.out.say(f"job {view.job.id} waits: no worker is alive. Start one: headway work")
 
     def _print(self, line: Line, bar: Progress | None) -> None:
         text = line_text(line)
@@ -112,12 +99,3 @@ def _progress(out: Out) -> Progress:
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     return Progress(*columns, console=out.stderr, transient=True, redirect_stdout=False, redirect_stderr=True)
-
-
-def wait_until(ended: Callable[[], bool], deadline: float | None) -> bool:
-    """Looks again and again; False when the time is over."""
-    while not ended():
-        if deadline is not None and time.monotonic() >= deadline:
-            return False
-        time.sleep(LOOK_SECONDS)
-    return True

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headway.cli.call import Call, Desk, command, family
+from headway.cli.call import Call, command, family
 from headway.cli.choosing import LARGEST
 from headway.cli.jobs import Cursor, Limit, more
 
 if TYPE_CHECKING:
+    from headway.cli.call import Desk
     from headway.store.plans_reading import GroupView
     from headway.store.reading import Event
 
@@ -26,15 +27,13 @@ GROUP_STATUSES = ("RUNNING", "COMPLETED", "PARTIAL", "CANCELLED")
 @command(groups, "ls")
 def ls(call: Call, status: Status = None, limit: Limit = 20, cursor: Cursor = None) -> None:
     """List groups, the newest first: their status, the open stage, and who holds them up."""
-    from headway.cli.plan_shapes import group_json
+    from headway.api.wire.plans import group_json
     from headway.cli.plan_tables import group_table
-    from headway.store import plans_reading
 
     wanted = checked_status(status, GROUP_STATUSES)
     with call.desk() as desk:
-        with desk.read() as tx:
-            page = plans_reading.groups_page(tx, desk.tenant_id, status=wanted, limit=limit, cursor=cursor)
-        now = desk.database.clock.now()
+        page = desk.list_groups("group", wanted, limit, cursor)
+        now = desk.now()
     if call.out.as_json:
         call.out.data({"items": [group_json(view) for view in page.items], "next": page.next})
     elif not page.items:
@@ -62,31 +61,21 @@ def checked_status(given: str | None, known: Sequence[str]) -> str | None:
 @command(groups, "show")
 def show(call: Call, group_id: Id) -> None:
     """Show a group with its steps by stage, its history, and what lets it go on."""
-    from headway.cli.plan_shapes import group_json
+    from headway.api.wire.plans import group_json
 
     with call.desk() as desk:
-        view, events = looked_up(desk, group_id, "group")
+        view, events = desk.shown_group(group_id, "group")
         answer_with(call, desk, view, events, group_json(view, steps=True))
-
-
-def looked_up(desk: Desk, group_id: int, kind: str) -> tuple[GroupView, list[Event]]:
-    from headway.store import plans_reading
-    from headway.store.reading import Event
-
-    with desk.read() as tx:
-        view = plans_reading.group_view(tx, desk.tenant_id, group_id, kind)
-        events = [Event(*row) for row in tx.run("events_of", thing=kind, thing_id=group_id, after=0, limit=1_000)]
-    return view, events
 
 
 def answer_with(
     call: Call, desk: Desk, view: GroupView, events: list[Event], shape: dict[str, Any], zone: str = "UTC"
 ) -> None:
+    from headway.api.wire.jobs import event_json
     from headway.cli.plan_tables import group_page, group_remedies, step_table
-    from headway.cli.shapes import event_json
     from headway.cli.tables import event_table
 
-    now = desk.database.clock.now()
+    now = desk.now()
     if call.out.as_json:
         call.out.data({**shape, "events": [event_json(event) for event in events]})
         return
@@ -98,11 +87,11 @@ def answer_with(
 @command(groups, "cancel")
 def cancel(call: Call, group_id: Id) -> None:
     """End a group: what waits at once, what runs as soon as it stops."""
-    from headway.cli.plan_shapes import group_json
+    from headway.api.wire.plans import group_json
 
     with call.desk() as desk:
         desk.client.groups.cancel(group_id, "group")
-        view, _ = looked_up(desk, group_id, "group")
+        view = desk.group(group_id, "group")
     cancelled(call, view, group_json(view, steps=True))
 
 
@@ -121,11 +110,11 @@ def cancelled(call: Call, view: GroupView, shape: dict[str, Any]) -> None:
 @command(groups, "retry")
 def retry(call: Call, group_id: Id) -> None:
     """Run what failed, and what would have come after it, as a new group. What succeeded is not run again."""
-    from headway.cli.plan_shapes import group_json
+    from headway.api.wire.plans import group_json
 
     with call.desk() as desk:
         made = desk.client.groups.retry(group_id, "group")
-        view, _ = looked_up(desk, made, "group")
+        view = desk.group(made, "group")
     retried(call, view, group_json(view, steps=True))
 
 

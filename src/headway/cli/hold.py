@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headway.cli.call import Call, Desk, command
+from headway.cli.call import Call, command
 
 if TYPE_CHECKING:
+    from headway.cli.desk import LocalDesk
     from headway.engine.holder import Holder, Place
     from headway.engine.reserving import End, Wish
     from headway.model.lanes import Reserved
@@ -51,7 +52,7 @@ def register(root: typer.Typer) -> None:
         target = _one(targets)
         name, argv = _split(words or [], target)
         check_name(name, field="RESOURCE" if target is None else "--target")
-        with call.desk() as desk:
+        with call.local() as desk:
             _refuse_second(desk, argv[0])
             if (missing := _cannot_run(argv[0])) is not None:
                 call.out.say(f"headway: {missing}")
@@ -67,7 +68,7 @@ def _one(targets: list[str]) -> str | None:
     return targets[0] if targets else None
 
 
-def _refuse_second(desk: Desk, program: str) -> None:
+def _refuse_second(desk: LocalDesk, program: str) -> None:
     """A resource where the program should be: somebody meant to hold two things."""
     from headway.errors import BadInput
     from headway.store.lanes import resources
@@ -97,7 +98,7 @@ def _cannot_run(program: str) -> str | None:
 class _Hold:
     """One program and the place it is held by."""
 
-    def __init__(self, call: Call, desk: Desk, name: str, *, on_target: bool) -> None:
+    def __init__(self, call: Call, desk: LocalDesk, name: str, *, on_target: bool) -> None:
         self.call = call
         self.desk = desk
         self.name = name

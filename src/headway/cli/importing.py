@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headway.cli.call import Call, Desk, command
+from headway.cli.call import Call, command
 
 if TYPE_CHECKING:
+    from headway.cli.call import Desk
     from headway.model.crontab import Crontab, Entry
     from headway.model.schedule import Definition
 
@@ -53,7 +54,7 @@ def register(schedules: typer.Typer) -> None:
         home = None if user_column else os.path.expanduser("~")
         found = crontab.read(_text(file), zone=zone, home=home, user_column=user_column)
         _refuse(file, list(found.problems))
-        with call.desk() if dry_run else call.workshop(call.bare_app()) as desk:
+        with call.desk() if dry_run else call.workshop(bare=True) as desk:
             wanted = _named(desk, file, found)
             if not dry_run:
                 for one in wanted:
@@ -118,22 +119,19 @@ def _named(desk: Desk, file: str, found: Crontab) -> list[Wanted]:
 
 
 def _name(desk: Desk, entry: Entry, definition: Definition, taken: set[str]) -> Wanted:
-    from headway.store import schedules
-
     number = 1
     while True:
         name = entry.name if number == 1 else f"{entry.name}-{number}"
         number += 1
         if name in taken:
             continue
-        with desk.read() as tx:
-            stored = schedules.find_named(tx, desk.tenant_id, name)
+        stored = desk.schedule_named(name)
         if stored is None or stored.parsed == definition:
             return Wanted(entry, name, definition, stored is not None)
 
 
 def _answer(call: Call, found: Crontab, wanted: list[Wanted], zone: str, *, dry_run: bool) -> None:
-    from headway.cli.plan_shapes import in_words
+    from headway.api.wire.plans import in_words
 
     made = [one for one in wanted if not one.there]
     if call.out.as_json:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headway.cli import verbs
-from headway.cli.call import Call, Desk, command, family
+from headway.cli.call import Call, command, family
 from headway.cli.choosing import (
     LARGEST,
     By,
@@ -25,6 +24,10 @@ from headway.cli.choosing import (
     Until,
     of_schedule,
 )
+
+if TYPE_CHECKING:
+    from headway.cli.call import Desk
+    from headway.store.reading import JobView
 
 jobs = family("Look at jobs, change them, stop them.")
 NONE: list[str] = []
@@ -51,15 +54,14 @@ def ls(
     cursor: Cursor = None,
 ) -> None:
     """List jobs, the newest first."""
+    from headway.api.wire.jobs import job_json
     from headway.cli import parsing
-    from headway.cli.shapes import job_json
     from headway.cli.tables import job_table
-    from headway.store import reading
 
     wanted = parsing.filters(status, task, key, kind, by, since, until, search, target, group)
     with call.desk() as desk:
-        wanted = of_schedule(desk, wanted, schedule)
-        page = fill(desk, lambda tx, at: reading.list_jobs(tx, desk.tenant_id, wanted, limit, at), limit, cursor)
+        page = desk.list_jobs(of_schedule(desk, wanted, schedule), limit, cursor)
+        now = desk.now()
     if call.out.as_json:
         call.out.data({"items": [job_json(view) for view in page.items], "next": page.next})
     elif not page.items:
@@ -67,29 +69,8 @@ def ls(
         call.out.say("no job fits" if filtered else "no jobs yet")
         call.out.say("make one: headway run TASK name=value, or headway sh -- echo hello")
     else:
-        call.out.show(job_table(page.items, desk.database.clock.now()))
+        call.out.show(job_table(page.items, now))
         more(call, page.next)
-
-
-def fill(desk: Desk, read: Any, limit: int, cursor: str | None) -> Any:
-    """A page as long as asked for: one whose filter finds little is read on, piece by piece."""
-    from headway.store.pages import Page
-
-    items: list[Any] = []
-    while True:
-        with desk.read() as tx:
-            page = read(tx, cursor)
-        items += page.items
-        cursor = page.next
-        if cursor is None or len(items) >= limit:
-            return Page(items[:limit], _cursor(items, limit) if len(items) > limit else cursor)
-
-
-def _cursor(items: list[Any], limit: int) -> str:
-    from headway.store.pages import make_cursor
-
-    last = items[limit - 1]
-    return make_cursor(last.job.id if hasattr(last, "job") else last.job_id)
 
 
 def more(call: Call, cursor: str | None) -> None:
@@ -100,14 +81,12 @@ def more(call: Call, cursor: str | None) -> None:
 @command(jobs, "show")
 def show(call: Call, job_id: Id) -> None:
     """Show everything about a job, with its history."""
-    from headway.cli.shapes import event_json, job_json
+    from headway.api.wire.jobs import event_json, job_json
     from headway.cli.tables import event_table, job_page
-    from headway.store import reading
 
-    with call.desk() as desk, desk.read() as tx:
-        view = reading.view(tx, desk.tenant_id, job_id)
-        events = reading.events(tx, job_id)
-        now = desk.database.clock.now()
+    with call.desk() as desk:
+        view, events = desk.shown_job(job_id)
+        now = desk.now()
     if call.out.as_json:
         call.out.data({**job_json(view), "events": [event_json(event) for event in events]})
     else:
@@ -123,41 +102,23 @@ def logs(
 ) -> None:
     """Print what a job logged, with -f as it comes."""
     from headway.errors import BadInput
-    from headway.store import reading
 
     if tail is not None and tail < 0:
         raise BadInput("--tail must be 0 or more", field="tail")
     with call.desk() as desk:
         job = desk.client.get(job_id)
-        with desk.read() as tx:
-            lines = reading.last_lines(tx, job_id, tail) if tail is not None else reading.log_lines(tx, job_id)
-        last = print_lines(call, lines)
-        if tail == 0:
-            last = _end(desk, job_id)
-        while True:
-            ended = desk.client.get(job_id).status.terminal  # looked at first: then all that it wrote is there
-            with desk.read() as tx:
-                lines = reading.log_lines(tx, job_id, after=last)
-            last = print_lines(call, lines) or last
-            if not lines and (ended or not follow):
-                break
-            if not lines:
-                time.sleep(0.2)
+        lines, last = desk.log(job_id, tail)
+        print_lines(call, lines)
+        for lines in desk.more_lines(job_id, last, follow=follow):
+            last = print_lines(call, lines)
     if not last:
         call.out.say(
             f"job {job_id} is {job.status.name} and logged nothing" + ("" if follow else "; follow it with -f")
         )
 
 
-def _end(desk: Desk, job_id: int) -> int:
-    from headway.store import reading
-
-    with desk.read() as tx:
-        return next((line.chunk for line in reversed(reading.last_lines(tx, job_id, 1))), 0)
-
-
 def print_lines(call: Call, lines: Any) -> int:
-    from headway.cli.shapes import line_json
+    from headway.api.wire.jobs import line_json
     from headway.cli.tables import line_text
 
     for line in lines:
@@ -171,18 +132,14 @@ def print_lines(call: Call, lines: Any) -> int:
 @command(jobs, "explain")
 def explain(call: Call, job_id: Id) -> None:
     """Say why a job does not run now, and when it may start."""
-    from headway.cli.shapes import explain_json
+    from headway.api.wire.jobs import explain_json
     from headway.cli.tables import explain_page
-    from headway.engine.limits import lives
-    from headway.store import reading
 
-    with call.desk() as desk, desk.read() as tx:
-        explained = reading.explain(tx, desk.tenant_id, job_id, lives=lives)
-        owner = reading.owner(tx, job_id)
+    with call.desk() as desk:
+        explained, lost = desk.explain(job_id)
     if call.out.as_json:
         call.out.data(explain_json(explained))
     else:
-        lost = explained.status == "RUNNING" and (owner is None or not lives(owner))
         call.out.show(*explain_page(explained, lost=lost))
 
 
@@ -193,25 +150,15 @@ def wait(
     timeout: Annotated[str | None, typer.Option(metavar="DURATION", help="Give up after a while.")] = None,
 ) -> int:
     """Wait until jobs, with their retries, have ended. Exits 1 if one of them failed."""
-    from headway.cli.following import succeeded, wait_until
-    from headway.cli.shapes import job_json
+    from headway.api.wire.jobs import job_json
+    from headway.cli.following import succeeded
     from headway.cli.tables import job_table
-    from headway.errors import WrongState
     from headway.model.values import seconds
-    from headway.store import reading
 
     deadline = None if timeout is None else time.monotonic() + seconds(timeout, field="timeout")
     with call.desk() as desk:
-        for job_id in ids:
-            if not wait_until(partial(_over, desk, job_id), deadline):
-                last = _last(desk, job_id)
-                text = (
-                    f"job {last.id} is still {last.status.name}: wait longer, or see `headway jobs explain {last.id}`"
-                )
-                raise WrongState(text, status=last.status.name)
-        with desk.read() as tx:
-            views = [reading.view(tx, desk.tenant_id, _last(desk, job_id).id) for job_id in ids]
-        now = desk.database.clock.now()
+        views = [_waited_for(desk, job_id, deadline) for job_id in ids]
+        now = desk.now()
     if call.out.as_json:
         call.out.data({"items": [job_json(view) for view in views], "next": None})
     else:
@@ -219,18 +166,16 @@ def wait(
     return 0 if all(succeeded(view) for view in views) else 1
 
 
-def _last(desk: Desk, job_id: int) -> Any:
-    from headway.store import reading
+def _waited_for(desk: Desk, job_id: int, deadline: float | None) -> JobView:
+    from headway.cli.desk import over
+    from headway.errors import WrongState
 
-    with desk.read() as tx:
-        return reading.last_of_chain(tx, desk.tenant_id, job_id)
-
-
-def _over(desk: Desk, job_id: int) -> bool:
-    from headway.cli.following import ENDS
-
-    status = _last(desk, job_id).status
-    return bool(status.terminal or status in ENDS)
+    view = desk.wait(job_id, deadline)
+    last = view.job
+    if not over(last.status):
+        text = f"job {last.id} is still {last.status.name}: wait longer, or see `headway jobs explain {last.id}`"
+        raise WrongState(text, status=last.status.name)
+    return view
 
 
 verbs.register(jobs)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli.call import Call, Desk, command, family
+from headway.cli.call import Call, command, family
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,14 +21,12 @@ limits = family("Look at lanes and resources, change their limits.")
 @command(limits, "ls")
 def ls(call: Call) -> None:
     """List the lanes and resources there are: their limits, what runs on them, how many jobs wait for them."""
-    from headway.store import lanes
+    from headway.api.wire.lanes import limits_json
 
-    with call.desk() as desk, desk.read() as tx:
-        concurrency, _ = lanes.read_concurrency(tx)
-        found = lanes.listed(tx, desk.tenant_id)
+    with call.desk() as desk:
+        concurrency, found = desk.limits()
     if call.out.as_json:
-        items = [lane_json(lane) for lane in found]
-        call.out.data({**concurrency_json(concurrency), "items": items, "next": None})
+        call.out.data(limits_json(concurrency, found))
         return
     call.out.show(concurrency_page(concurrency), "", lane_table(found))
     if not any(lane.kind == "resource" for lane in found):
@@ -42,12 +40,10 @@ def set_limit(
     limit: Annotated[str, typer.Argument(metavar="N|none", help="How many may run at once.", show_default=False)],
 ) -> None:
     """Change a limit, at once and for all processes. What runs goes on."""
-    from headway.engine.limits import change
-
     capacity = _capacity(limit)
     with call.desk() as desk:
-        change(desk.database, name, capacity, tenant_id=desk.tenant_id, actor=desk.client.actor)
-        _answer(call, desk, name)
+        found = desk.set_limit(name, capacity)
+    _answer(call, {lane.name: lane for lane in found}, name)
 
 
 def _capacity(text: str) -> int | None:
@@ -60,11 +56,9 @@ def _capacity(text: str) -> int | None:
     return int(text)
 
 
-def _answer(call: Call, desk: Desk, name: str) -> None:
-    from headway.store import lanes
+def _answer(call: Call, found: Mapping[str, LaneView], name: str) -> None:
+    from headway.api.wire.lanes import lane_json
 
-    with desk.read() as tx:
-        found = {lane.name: lane for lane in lanes.listed(tx, desk.tenant_id)}
     lane = found[name] if name in found else found[f"task:{name}"]
     if call.out.as_json:
         call.out.data(lane_json(lane))
@@ -73,23 +67,7 @@ def _answer(call: Call, desk: Desk, name: str) -> None:
     call.out.say("a worker that starts while no other lives writes its settings over this: change them too to keep it")
 
 
-# --- for people and programs --------------------------------------------------------------------------------------
-
-
-def lane_json(lane: LaneView) -> dict[str, object]:
-    return {
-        "name": lane.name,
-        "kind": lane.kind,
-        "limit": lane.limit,
-        "running": lane.running,
-        "reserved": lane.reserved,
-        "waiting": lane.waiting,
-        "waiting_at_least": lane.at_least,
-    }
-
-
-def concurrency_json(concurrency: Concurrency) -> dict[str, object]:
-    return {"policy": concurrency.policy, "targets": concurrency.targets, "aging": concurrency.aging}
+# --- for people ---------------------------------------------------------------------------------------------------
 
 
 def concurrency_page(concurrency: Concurrency) -> Table:

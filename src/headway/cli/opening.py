@@ -113,10 +113,11 @@ def await_database(app: App, say: Callable[[str], None], *, wait: bool) -> Datab
             time.sleep(AGAIN_SECONDS)
 
 
-def client_of(app: App, settings: Settings, database: Database) -> Client:
+def client_of(app: App, settings: Settings, database: Database, tenant: str = "default") -> Client:
     retry = RetryPolicy(settings.retry.max_attempts, settings.retry.base_delay)
     resources, ttl = settings.resources, settings.reservation_ttl
-    return Client(database, app.registry, actor=current_user(), retry=retry, resources=resources, reservation_ttl=ttl)
+    who = {"actor": current_user(), "tenant": tenant}
+    return Client(database, app.registry, **who, retry=retry, resources=resources, reservation_ttl=ttl)  # type: ignore[arg-type]
 
 
 # --- the app ------------------------------------------------------------------------------------------------------

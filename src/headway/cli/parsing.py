@@ -9,15 +9,12 @@ from typing import Any
 
 from headway.clock import SystemClock, micros
 from headway.errors import BadInput
-from headway.model.outcome import FailureKind
-from headway.model.states import State
-from headway.model.values import JSON_LIMIT, check_name, closest, from_json, instant, seconds
+from headway.model import words
+from headway.model.values import JSON_LIMIT, check_name, from_json, instant, seconds
 from headway.store.pages import Filters
 
 # Enough to say how much too large a value is.
 _MOST = 64 * JSON_LIMIT
-# Words of other systems for the same states.
-_ALSO = {"CANCELED": "CANCELLED", "SUCCESS": "COMPLETED", "PENDING": "WAITING", "PROCESSING": "RUNNING"}
 
 
 def params(pairs: Sequence[str], given: str | None) -> dict[str, Any]:
@@ -92,29 +89,6 @@ def budget(pairs: Sequence[str]) -> dict[str, float] | None:
     return caps or None
 
 
-def statuses(names: Sequence[str]) -> frozenset[State]:
-    """State names, in any case, one by one or with commas."""
-    return frozenset(_status(part) for name in names for part in name.split(","))
-
-
-def _status(name: str) -> State:
-    upper = name.strip().upper()
-    upper = _ALSO.get(upper, upper)
-    if upper not in State.__members__:
-        near = closest(upper, State.__members__)
-        hint = f"did you mean {near}?" if near else f"one of {', '.join(State.__members__)}"
-        raise BadInput(f"--status: there is no status {name!r}: {hint}", field="status")
-    return State[upper]
-
-
-def failure_kind(name: str | None) -> str | None:
-    if name is None or name.upper() in FailureKind.__members__:
-        return name.upper() if name else None
-    raise BadInput(
-        f"--failure-kind: there is no kind {name!r}: one of {', '.join(FailureKind.__members__)}", field="failure_kind"
-    )
-
-
 def filters(
     status: Sequence[str] = (),
     task: str | None = None,
@@ -128,10 +102,10 @@ def filters(
     group: int | None = None,
 ) -> Filters:
     return Filters(
-        statuses(status),
+        words.states(status, label="--status"),
         task,
         key,
-        failure_kind(kind),
+        words.failure_kind(kind, label="--failure-kind"),
         by,
         moment(since, field="since"),
         moment(until, field="until"),

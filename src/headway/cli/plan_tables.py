@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
+from headway.api.wire.plans import in_words
 from headway.cli.out import paragraph, styled, table
-from headway.cli.plan_shapes import in_words
 from headway.cli.tables import STYLES, about, age, pairs, stage_text, status_text, when
 from headway.clock import SECOND
 from headway.engine.schedules import Preview
@@ -76,7 +76,8 @@ def _stage(view: GroupView) -> str:
 
 
 def _done(view: GroupView) -> str:
-    return f"{sum(step.status.terminal for step in view.steps)}/{len(view.steps)}"
+    done = sum(count for state, count in view.counts.items() if State[state].terminal)
+    return f"{done}/{sum(view.counts.values())}"
 
 
 def _note(view: GroupView) -> str:
@@ -90,8 +91,8 @@ def _note(view: GroupView) -> str:
         return f"after {group.after_id}"
     if group.error:
         return group.error
-    failed = [step.step for step in view.steps if step.status is State.FAILED and not step.linked]
-    return f"failed: {', '.join(failed)}" if failed else ""
+    failed = [step.step for step in view.failed]
+    return f"failed: {', '.join(failed[:3])}{', …' if len(failed) > 3 else ''}" if failed else ""
 
 
 def group_page(view: GroupView, now: int, zone: str = "UTC") -> Table:
@@ -155,8 +156,8 @@ def group_remedies(view: GroupView) -> list[str]:
     """What lets it go on, or tries it again."""
     group, lines = view.group, []
     for step in view.held_by:
-        job = step.job_id
-        lines.append(f"{step.step} waits for you: headway jobs resume {job}, or resolve, retry, release, cancel")
+        ways = "cancel" if step.status is State.WAITING else "resolve, retry, release, cancel"
+        lines.append(f"{step.step} waits for you: headway jobs resume {step.job_id}, or {ways}")
     if group.status in ("FAILED", "PARTIAL", "CANCELLED"):
         lines.append(f"to run what failed again: headway {group.kind}s retry {group.id}")
     return lines

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli.call import Call, Desk, command, family
+from headway.cli.call import Call, command, family
 
 if TYPE_CHECKING:
+    from headway.cli.call import Desk
     from headway.model.waiting import Pause
 
 queue = family("Look at the queue, pause it, let it go on.")
@@ -18,18 +19,14 @@ Limit = Annotated[int, typer.Option("--limit", "-n", metavar="1..200", help="How
 @command(queue, "ls")
 def ls(call: Call, limit: Limit = 20) -> None:
     """List what waits, in the order it will start, and why it waits."""
-    from headway.cli.shapes import blocker_json, job_json
+    from headway.api.wire.lanes import waiting_json
     from headway.cli.tables import queue_table
-    from headway.engine.limits import lives
-    from headway.store import reading
-    from headway.store.pages import check_limit
 
-    with call.desk() as desk, desk.read() as tx:
-        found = reading.queue(tx, desk.tenant_id, check_limit(limit), lives=lives)
-        now = desk.database.clock.now()
+    with call.desk() as desk:
+        found = desk.queue(limit)
+        now = desk.now()
     if call.out.as_json:
-        items = [{**job_json(one.view), "blockers": [blocker_json(b) for b in one.blockers]} for one in found]
-        call.out.data({"items": items, "next": None})
+        call.out.data({"items": [waiting_json(one) for one in found], "next": None})
     elif not found:
         call.out.say("nothing waits: make a job with `headway run TASK name=value`")
     else:
@@ -70,14 +67,13 @@ def resume(call: Call, everybody: Everybody = False) -> None:
 
 
 def _answer(call: Call, desk: Desk) -> None:
-    from headway.store import lanes
+    from headway.api.wire.lanes import pause_json
 
-    with desk.read() as tx:
-        own, all_of_us = lanes.pauses(tx, desk.tenant_id)
+    own, all_of_us = desk.pauses()
     if call.out.as_json:
         call.out.data(pause_json(own, all_of_us))
         return
-    now = desk.database.clock.now()
+    now = desk.now()
     if own is None and all_of_us is None:
         call.out.show("the queue is open: jobs start in their order")
     if own is not None:
@@ -90,17 +86,3 @@ def _until(found: Pause, now: int) -> str:
     from headway.cli.tables import when
 
     return f" until {when(found.until, now)}" if found.until else ""
-
-
-def pause_json(own: Pause | None, everybody: Pause | None = None) -> dict[str, object]:
-    """How the queue stands; `everybody` is the pause of all queues, if there is one."""
-    found = own or everybody
-    nothing = {"since": None, "until": None, "note": None}
-    facts = _facts(found) if found is not None else nothing
-    return {"paused": found is not None, **facts, "everybody": _facts(everybody) if everybody is not None else None}
-
-
-def _facts(found: Pause) -> dict[str, object]:
-    from headway.cli.shapes import time_or_none
-
-    return {"since": time_or_none(found.since), "until": time_or_none(found.until), "note": found.note}

@@ -10,7 +10,7 @@ import typer
 from headway.cli.call import Call, command
 
 if TYPE_CHECKING:
-    from headway.app import App
+    from headway.cli.call import Desk
 
 NONE: list[str] = []
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Show its log and progress until it ends.")]
@@ -106,6 +106,7 @@ def register(root: typer.Typer) -> None:
         """Make a job of a task. Values are JSON where they are JSON, otherwise text: words=800 topic=fog"""
         from headway.cli import parsing
         from headway.errors import BadInput
+        from headway.model.values import check_task_name
 
         given = wishes(
             priority=priority,
@@ -125,10 +126,12 @@ def register(root: typer.Typer) -> None:
         )
         if template is not None:  # there is no task then: what stands in its place is a param
             values = parsing.params([*([task] if task else []), *(pairs or [])], params)
-            return make_of_template(call, call.app(app), template, values, given, follow=follow)
+            return make_of_template(call, app, template, values, given, follow=follow)
         if task is None:
             raise BadInput("run what? Name a task, or a template with --template", field="task")
-        return enqueue(call, call.app(app), task, parsing.params(pairs or [], params), given, follow=follow)
+        check_task_name(task)
+        with call.workshop(app, task=task, resources=given.get("resources", ())) as desk:
+            return enqueue(call, desk, task, parsing.params(pairs or [], params), given, follow=follow)
 
     @command(root, "sh", context_settings={"allow_interspersed_args": False})
     def sh(
@@ -172,49 +175,33 @@ def register(root: typer.Typer) -> None:
             target=target,
             resources=resource,
         )
-        return enqueue(call, call.bare_app(), "command", params, given, follow=follow)
+        with call.workshop(bare=True, task="command", resources=given.get("resources", ())) as desk:
+            return enqueue(call, desk, "command", params, given, follow=follow)
 
 
-def enqueue(call: Call, app: App, task: str, params: dict[str, Any], given: dict[str, Any], *, follow: bool) -> int:
-    from headway.cli.opening import refuse_folder, refuse_unknown
-    from headway.model.values import check_task_name
-
-    check_task_name(task)
-    refuse_unknown(app, task, given.get("resources", ()))
-    refuse_folder(app.settings)
-    with app:
-        job = app.enqueue(task, params, **given)
-        return _follow(call, app.client, job.id) if follow else _answer(call, app.client, job.id, job.created)
+def enqueue(call: Call, desk: Desk, task: str, params: dict[str, Any], given: dict[str, Any], *, follow: bool) -> int:
+    job_id, created = desk.make(task, params, given)
+    return _follow(call, desk, job_id) if follow else _answer(call, desk, job_id, created)
 
 
 def make_of_template(
-    call: Call, app: App, template: str, params: dict[str, Any], given: dict[str, Any], *, follow: bool
+    call: Call, app: str | None, template: str, params: dict[str, Any], given: dict[str, Any], *, follow: bool
 ) -> int:
     """A template is in a database, so there is one."""
     from headway.cli.choosing import number_or_name
-    from headway.cli.opening import client_of, open_existing
 
-    settings = app.settings
-    database = open_existing(settings)
     if "retry" in given:  # by the name that templates have for it
         given = {**given, "retry_policy": given["retry"]}
         del given["retry"]
-    try:
-        client = client_of(app, settings, database)
-        job_id, created = client.enqueue(client.templates.job(number_or_name(template), params, **given))
-        return _follow(call, client, job_id) if follow else _answer(call, client, job_id, created)
-    finally:
-        database.close()
+    with call.desk(app, tasks=True) as desk:
+        job_id, created = desk.make_of_template(number_or_name(template), params, given)
+        return _follow(call, desk, job_id) if follow else _answer(call, desk, job_id, created)
 
 
-def _answer(call: Call, client: Any, job_id: int, created: bool) -> int:
-    from headway.cli.shapes import job_json
-    from headway.engine.limits import living
-    from headway.store import reading
+def _answer(call: Call, desk: Desk, job_id: int, created: bool) -> int:
+    from headway.api.wire.jobs import job_json
 
-    with client.database.read() as tx:
-        view = reading.view(tx, client.tenant_id, job_id)
-        alone = not living(tx)
+    view, alone = desk.view(job_id), desk.alone()
     if call.out.as_json:
         call.out.data(job_json(view))
         return 0
@@ -228,13 +215,13 @@ def _answer(call: Call, client: Any, job_id: int, created: bool) -> int:
     return 0
 
 
-def _follow(call: Call, client: Any, job_id: int) -> int:
+def _follow(call: Call, desk: Desk, job_id: int) -> int:
+    from headway.api.wire.jobs import job_json
     from headway.cli.following import Follower, succeeded
-    from headway.cli.shapes import job_json
     from headway.cli.tables import note
     from headway.errors import Unreachable
 
-    follower = Follower(client, call.out, job_id)
+    follower = Follower(desk, call.out, job_id)
     try:
         view = follower.follow()
     except KeyboardInterrupt:
@@ -249,7 +236,7 @@ def _follow(call: Call, client: Any, job_id: int) -> int:
     elif view.run is not None and view.run.result is not None:
         call.out.lines(json.dumps(json.loads(view.run.result), ensure_ascii=False, indent=2))
     job = view.job
-    why = note(view, client.database.clock.now()) if not succeeded(view) else job.reason or ""
+    why = note(view, desk.now()) if not succeeded(view) else job.reason or ""
     call.out.say(f"job {job.id} {job.status.name}" + (f": {why}" if why else ""))
     if not job.status.terminal:
         call.out.say(f"it waits for you: headway jobs explain {job.id}")

@@ -20,7 +20,7 @@ from headway.cli.choosing import (
     apply,
     of_schedule,
 )
-from headway.cli.jobs import NONE, Cursor, Limit, fill, more
+from headway.cli.jobs import NONE, Cursor, Limit, more
 
 runs = family("Look at runs, the records of what was executed.")
 Id = Annotated[int, typer.Argument(metavar="ID", help="A run: it has its job's number.", min=1, max=LARGEST)]
@@ -52,38 +52,32 @@ def ls(
     cursor: Cursor = None,
 ) -> None:
     """List runs, those of the newest jobs first."""
+    from headway.api.wire.jobs import run_json
     from headway.cli import parsing
-    from headway.cli.shapes import run_json
     from headway.cli.tables import run_table
-    from headway.store import reading
 
     wanted = parsing.filters(status, task, key, kind, by, since, until, search, target, group)
     with call.desk() as desk:
-        wanted = of_schedule(desk, wanted, schedule)
-        page = fill(desk, lambda tx, at: reading.list_runs(tx, desk.tenant_id, wanted, limit, at), limit, cursor)
+        page = desk.list_runs(of_schedule(desk, wanted, schedule), limit, cursor)
+        now = desk.now()
     if call.out.as_json:
         call.out.data({"items": [run_json(run) for run in page.items], "next": page.next})
     elif not page.items:
         call.out.say("no run fits: jobs get a run when a worker starts them (headway work)")
     else:
-        call.out.show(run_table(page.items, desk.database.clock.now()))
+        call.out.show(run_table(page.items, now))
         more(call, page.next)
 
 
 @command(runs, "show")
 def show(call: Call, run_id: Id) -> None:
     """Show a run: its params, times, result or error."""
-    from headway.cli.shapes import run_json
+    from headway.api.wire.jobs import run_json
     from headway.cli.tables import run_page
-    from headway.errors import NotFound
-    from headway.store import jobs
 
     with call.desk() as desk:
-        with desk.read() as tx:
-            run = jobs.run_of(tx, run_id)
-        if run is None or run.tenant_id != desk.tenant_id:
-            raise NotFound(f"there is no run {run_id}: see `headway runs ls`")
-        now = desk.database.clock.now()
+        run = desk.run(run_id)
+        now = desk.now()
     if call.out.as_json:
         call.out.data(run_json(run))
     else:

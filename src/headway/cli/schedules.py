@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from headway.cli import importing, scheduling
-from headway.cli.call import Call, Desk, command, family
+from headway.cli.call import Call, command, family
 from headway.cli.choosing import number_or_name
 from headway.cli.jobs import Cursor, Limit, more
 from headway.cli.scheduling import Name, Zone
-
-if TYPE_CHECKING:
-    from headway.model.schedule import Schedule
-    from headway.store.pages import Page
 
 schedules = family("Look at schedules, make them, switch them on and off, run them now.")
 Count = Annotated[int, typer.Option("--count", "-n", metavar="N", help="How many times.")]
@@ -23,14 +19,14 @@ Count = Annotated[int, typer.Option("--count", "-n", metavar="N", help="How many
 @command(schedules, "ls")
 def ls(call: Call, limit: Limit = 20, cursor: Cursor = None) -> None:
     """List schedules by name: whether they fire, when next, when last."""
-    from headway.cli.plan_shapes import schedule_json
+    from headway.api.wire.plans import schedule_json
     from headway.cli.plan_tables import schedule_table
 
     with call.desk() as desk:
-        page = _page(desk, limit, cursor)
-        now = desk.database.clock.now()
+        page, numbers = desk.list_schedules(limit, cursor)
+        now = desk.now()
     if call.out.as_json:
-        call.out.data({"items": [schedule_json(one) for one in page.items], "next": page.next})
+        call.out.data({"items": [schedule_json(one, numbers) for one in page.items], "next": page.next})
     elif not page.items:
         call.out.say("no schedules yet")
         call.out.say("make one: headway schedules create nightly --cron '30 2 * * *' --task TASK")
@@ -40,45 +36,20 @@ def ls(call: Call, limit: Limit = 20, cursor: Cursor = None) -> None:
         more(call, page.next)
 
 
-def _page(desk: Desk, limit: int, cursor: str | None) -> Page[Schedule]:
-    """By name; a cursor is the number of the last one."""
-    from headway.errors import BadInput
-    from headway.store import schedules as store
-    from headway.store.pages import Page, check_limit, make_cursor, read_cursor
-
-    check_limit(limit)
-    with desk.read() as tx:
-        after = ""
-        if cursor is not None:
-            number = read_cursor(cursor)
-            known = store.kept(tx, desk.tenant_id, [number])
-            if not known:
-                raise BadInput("cursor is not one that a list gave: begin without it", field="cursor")
-            after = known[number].name
-        found = store.page(tx, desk.tenant_id, after=after, limit=limit + 1)
-    return Page(found[:limit], make_cursor(found[limit - 1].id) if len(found) > limit else None)
-
-
 @command(schedules, "show")
 def show(call: Call, name: Name) -> None:
     """Show everything about a schedule: its steps, its last executions, its history."""
-    from headway.cli.plan_shapes import execution_json, schedule_json
+    from headway.api.wire.jobs import event_json
+    from headway.api.wire.plans import execution_json, schedule_json
     from headway.cli.plan_tables import execution_table, schedule_page, schedule_remedies, wish_table
-    from headway.cli.shapes import event_json
     from headway.cli.tables import event_table
-    from headway.store import plans_reading
-    from headway.store import schedules as store
-    from headway.store.reading import Event
 
-    with call.desk() as desk, desk.read() as tx:
-        one = store.find(tx, desk.tenant_id, number_or_name(name))
-        recent = plans_reading.groups_page(tx, desk.tenant_id, kind="execution", schedule_id=one.id, limit=5).items
-        ticks = store.ledger(tx, one.id, limit=1).items
-        events = [Event(*row) for row in tx.run("events_of", thing="schedule", thing_id=one.id, after=0, limit=1_000)]
-        now = desk.database.clock.now()
+    with call.desk() as desk:
+        one, numbers, recent, last, events = desk.shown_schedule(number_or_name(name))
+        now = desk.now()
     if call.out.as_json:
         shown = {"executions": [execution_json(view) for view in recent]}
-        call.out.data({**schedule_json(one), **shown, "events": [event_json(event) for event in events]})
+        call.out.data({**schedule_json(one, numbers), **shown, "events": [event_json(event) for event in events]})
         return
     definition = one.parsed
     call.out.show(schedule_page(one, now))
@@ -87,7 +58,7 @@ def show(call: Call, name: Name) -> None:
     if recent:
         call.out.show("", execution_table(recent, {one.id: definition.timezone}, now))
     call.out.show("", event_table([_brief(event) for event in events], now))
-    for line in schedule_remedies(one, ticks[0] if ticks else None):
+    for line in schedule_remedies(one, last):
         call.out.say(line)
 
 
@@ -138,7 +109,7 @@ def preview(
 
 
 def _tell_times(call: Call, definition: Any, found: Any, what: dict[str, Any]) -> None:
-    from headway.cli.plan_shapes import in_words, preview_json
+    from headway.api.wire.plans import in_words, preview_json
     from headway.cli.plan_tables import preview_table
 
     sentence, zone = in_words(definition), definition.timezone
@@ -154,7 +125,7 @@ def _tell_times(call: Call, definition: Any, found: Any, what: dict[str, Any]) -
 @command(schedules, "ticks")
 def ticks(call: Call, name: Name, limit: Limit = 20, cursor: Cursor = None) -> None:
     """List what became of the times of a schedule, the latest first: fired, skipped, missed, and why."""
-    from headway.cli.plan_shapes import tick_json
+    from headway.api.wire.plans import tick_json
     from headway.cli.plan_tables import tick_table
 
     with call.desk() as desk:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli.call import Call, Desk, command
+from headway.cli.call import Call, command
 from headway.cli.choosing import Yes, confirm, number_or_name
 from headway.cli.running import AppOption, Resources, Target, Timeout
 
 if TYPE_CHECKING:
+    from headway.cli.call import Desk
     from headway.model.schedule import Schedule
     from headway.store.plans_reading import GroupView
 
@@ -29,7 +30,7 @@ def register(schedules: typer.Typer) -> None:
     def enable(call: Call, name: Name) -> None:
         """Let a schedule fire, from now on. What it did not fire meanwhile stays so."""
         with call.desk() as desk:
-            _answer(call, desk.client.schedules.enable(number_or_name(name)), "enabled")
+            _answer(call, desk, desk.client.schedules.enable(number_or_name(name)), "enabled")
 
     @command(schedules, "disable")
     def disable(
@@ -39,7 +40,7 @@ def register(schedules: typer.Typer) -> None:
     ) -> None:
         """Let a schedule fire no more. Executions that exist go on."""
         with call.desk() as desk:
-            _answer(call, desk.client.schedules.disable(number_or_name(name), reason=reason), "disabled")
+            _answer(call, desk, desk.client.schedules.disable(number_or_name(name), reason=reason), "disabled")
 
     @command(schedules, "delete")
     def delete(call: Call, name: Name, yes: Yes = False) -> None:
@@ -47,7 +48,7 @@ def register(schedules: typer.Typer) -> None:
         with call.desk() as desk:
             one = desk.client.schedules.get(number_or_name(name))
             confirm(f"delete the schedule {one.name!r}", yes=yes)
-            _answer(call, desk.client.schedules.delete(one.id), "deleted")
+            _answer(call, desk, desk.client.schedules.delete(one.id), "deleted")
 
     @command(schedules, "create")
     def create(
@@ -77,7 +78,6 @@ def register(schedules: typer.Typer) -> None:
     ) -> None:
         """Make a schedule of one task or template. For several steps write a file: headway apply."""
         from headway.cli import parsing
-        from headway.cli.opening import refuse_unknown
         from headway.errors import BadInput
         from headway.model.schedule import Definition
 
@@ -92,11 +92,8 @@ def register(schedules: typer.Typer) -> None:
         given = {"cron": cron, "interval": interval, "times": at or None, "timezone": timezone, "overlap": overlap}
         rest = {"catch_up": catch_up, "jitter": jitter, "note": note, "params": parsing.params(pairs or [], params)}
         made = Definition.parse({**given, **rest, **what})
-        with_tasks = call.app(app)
-        if task is not None:
-            refuse_unknown(with_tasks, task, resource)
-        with call.workshop(with_tasks) as desk:
-            _answer(call, desk.client.schedules.create(name, made.facts(), enabled=not disabled), "made")
+        with call.workshop(app, task=task, resources=resource) as desk:
+            _answer(call, desk, desk.client.schedules.create(name, made.facts(), enabled=not disabled), "made")
 
     @command(schedules, "run")
     def run(
@@ -109,19 +106,15 @@ def register(schedules: typer.Typer) -> None:
         app: AppOption = None,
     ) -> int:
         """Make an execution of a schedule now, also of a disabled one."""
+        from headway.api.wire.plans import execution_json
         from headway.cli import parsing
-        from headway.cli.plan_shapes import execution_json
-        from headway.engine.limits import living
-        from headway.store import plans_reading
 
         given = parsing.params(pairs or [], params)
-        with call.desk(call.app(app)) as desk:
+        with call.desk(app, tasks=True) as desk:
             made = desk.client.schedules.run(number_or_name(name), force, given)
             if follow:
                 return _follow(call, desk, made)
-            with desk.read() as tx:
-                view = plans_reading.group_view(tx, desk.tenant_id, made)
-                alone = not living(tx)
+            view, alone = desk.group(made, "execution"), desk.alone()
         if call.out.as_json:
             call.out.data(execution_json(view, steps=True))
             return 0
@@ -145,12 +138,12 @@ def register(schedules: typer.Typer) -> None:
         from headway.cli.plan_tables import local
         from headway.model.values import instant_text
 
-        with call.desk(call.app(app)) as desk:
+        with call.desk(app, tasks=True) as desk:
             verbs = desk.client.schedules
             one = verbs.get(number_or_name(name))
             zone = one.parsed.timezone
             first, last = _moment(since, zone, "since"), None if until is None else _moment(until, zone, "until") - 1
-            end = _now(desk) if last is None else last
+            end = desk.stored_now() if last is None else last
             times = verbs.backfill(one.id, first, end, dry_run=True)
             made = [] if dry_run else verbs.backfill(one.id, first, end)
         if call.out.as_json:
@@ -169,13 +162,13 @@ def register(schedules: typer.Typer) -> None:
             call.out.say(f"{len(made)} executions, one after another: headway executions ls --schedule {one.id}")
 
 
-def _answer(call: Call, one: Schedule, said: str) -> None:
+def _answer(call: Call, desk: Desk, one: Schedule, said: str) -> None:
+    from headway.api.wire.plans import in_words, schedule_json
     from headway.cli.out import visible
-    from headway.cli.plan_shapes import in_words, schedule_json
     from headway.cli.plan_tables import local
 
     if call.out.as_json:
-        call.out.data(schedule_json(one))
+        call.out.data(schedule_json(one, desk.template_numbers(one)))
         return
     zone = one.parsed.timezone
     soon = f"; next {local(one.next_at, zone)} ({zone})" if one.next_at is not None else ""
@@ -183,13 +176,11 @@ def _answer(call: Call, one: Schedule, said: str) -> None:
 
 
 def _follow(call: Call, desk: Desk, execution_id: int) -> int:
-    from headway.cli.plan_shapes import execution_json
+    from headway.api.wire.plans import execution_json
     from headway.cli.plan_tables import group_remedies, step_table
-    from headway.engine.limits import living
 
-    with desk.read() as tx:
-        if not living(tx):
-            call.out.say(f"execution {execution_id} waits: no worker is alive. Start one: headway work")
+    if desk.alone():
+        call.out.say(f"execution {execution_id} waits: no worker is alive. Start one: headway work")
     try:
         view = _to_the_end(call, desk, execution_id)
     except KeyboardInterrupt:
@@ -199,7 +190,7 @@ def _follow(call: Call, desk: Desk, execution_id: int) -> int:
     if call.out.as_json:
         call.out.data(execution_json(view, steps=True))
     else:
-        call.out.show(step_table(view, desk.database.clock.now()))
+        call.out.show(step_table(view, desk.now()))
     call.out.say(f"execution {group.id} {group.status}" + (f": {group.error}" if group.error else ""))
     for line in group_remedies(view):
         call.out.say(line)
@@ -208,13 +199,11 @@ def _follow(call: Call, desk: Desk, execution_id: int) -> int:
 
 def _to_the_end(call: Call, desk: Desk, execution_id: int) -> GroupView:
     """Tells what its steps do, until it has ended or waits for a person."""
-    from headway.cli.following import LOOK_SECONDS
-    from headway.store import plans_reading
+    from headway.cli.desk import LOOK_SECONDS
 
     said: dict[str, tuple[int, str]] = {}
     while True:
-        with desk.read() as tx:
-            view = plans_reading.group_view(tx, desk.tenant_id, execution_id)
+        view = desk.group(execution_id, "execution")
         for step in view.steps:
             stands = (step.job_id, step.status.name)
             if said.get(step.step) != stands:
@@ -223,12 +212,6 @@ def _to_the_end(call: Call, desk: Desk, execution_id: int) -> GroupView:
         if view.group.finished_at is not None or view.held_by:
             return view
         time.sleep(LOOK_SECONDS)
-
-
-def _now(desk: Desk) -> int:
-    """By the database, which judges what is in the future."""
-    with desk.read() as tx:
-        return desk.client._now(tx)
 
 
 def _moment(text: str, zone: str, field: str) -> int:

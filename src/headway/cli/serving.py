@@ -15,12 +15,8 @@ from headway.cli.call import Call, command
 
 if TYPE_CHECKING:
     from headway.app import App
-    from headway.engine.loop import Loop
     from headway.engine.supervisor import Supervisor
-    from headway.engine.worker import Worker
-    from headway.store.db import Database
 
-ROLES = ("worker", "scheduler")
 AppOption = Annotated[str | None, typer.Option("--app", metavar="MODULE:APP", help="Where the tasks are.")]
 Slots = Annotated[int | None, typer.Option(metavar="N", help="How many jobs it runs at once.")]
 Tasks = Annotated[list[str], typer.Option(metavar="GLOB", help="Only these tasks, like 'story.*'; may be repeated.")]
@@ -41,14 +37,17 @@ def register(root: typer.Typer) -> None:
         slots: Slots = None,
         tasks: Tasks = NONE,
         roles: Annotated[
-            list[str], typer.Option(metavar="ROLE", help="worker, scheduler; with commas or repeated. Default: all.")
+            list[str],
+            typer.Option(metavar="ROLE", help="api, scheduler, worker; with commas or repeated. Default: all."),
         ] = NONE,
+        host: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Where the HTTP server listens.")] = None,
+        port: Annotated[int | None, typer.Option(metavar="PORT", help="Its port; 0 takes a free one.")] = None,
         adopt_settings: Adopt = False,
         no_wait: NoWait = False,
     ) -> int:
-        """Start Headway here: runs jobs, recovers what crashes left, forgets what is old."""
+        """Start Headway here: serves HTTP, fires schedules, runs jobs, recovers what crashes left."""
         wanted = _roles(roles)
-        call.flags["slots"] = slots
+        call.flags.update(slots=slots, host=host, port=port)
         return serve(call, app, roles=wanted, tasks=tasks, adopt=adopt_settings, wait=not no_wait)
 
     @command(root, "work")
@@ -67,14 +66,13 @@ def register(root: typer.Typer) -> None:
 
 
 def _roles(given: Sequence[str]) -> list[str]:
+    from headway.composing import ROLES
     from headway.errors import BadInput
 
     names = [part.strip() for name in given for part in name.split(",")]
     for name in names:
-        if name == "api":
-            raise BadInput("--roles: api is not part of this version: use worker, scheduler", field="roles")
         if name not in ROLES:
-            raise BadInput(f"--roles: there is no role {name!r}: use worker, scheduler", field="roles")
+            raise BadInput(f"--roles: there is no role {name!r}: use {', '.join(ROLES)}", field="roles")
     return list(dict.fromkeys(names)) or list(ROLES)
 
 
@@ -90,19 +88,20 @@ def serve(
 ) -> int:
     """Runs the parts of a process until a signal comes."""
     from headway.cli.opening import await_database
+    from headway.composing import supervisor as compose
 
     _log_to_stderr()
     app = call.app(where)
     served = _served(app, tasks) if "worker" in roles else []
     _try_policy(app, served)
     with app:
-        database = await_database(app, call.out.say, wait=wait)
+        await_database(app, call.out.say, wait=wait)
         _settle_limits(call, app, adopt)
         if "scheduler" in roles:
             _settle_schedules(call, app)
-        supervisor = _compose(app, database, roles, tasks)
+        supervisor = compose(app, roles, tasks)
         _on_signals(supervisor, app.settings.shutdown_grace)
-        _announce(call, app, roles, served)
+        _announce(call, app, roles, served, _address(supervisor))
         code = supervisor.run(until_idle=burst)
         for loop in (supervisor.recovery, *supervisor.loops):
             loop.join(5.0)
@@ -128,40 +127,6 @@ def _try_policy(app: App, served: Sequence[str]) -> None:
     find(wished.policy)
     for task in served:
         wished.lanes(task, app.registry.get(task).options.resources, on_target=False)
-
-
-def _compose(app: App, database: Database, roles: Sequence[str], tasks: Sequence[str]) -> Supervisor:
-    from headway.engine.pruner import Pruner
-    from headway.engine.recovery import Recovery
-    from headway.engine.scheduler import Scheduler
-    from headway.engine.supervisor import Supervisor
-    from headway.engine.worker import Wishes, Worker
-
-    settings = app.settings
-    wishes = Wishes(
-        slots=settings.slots,
-        tasks=list(tasks) or None,
-        lease=settings.lease,
-        heartbeat=settings.heartbeat,
-        grace=settings.shutdown_grace,
-        artifacts=settings.artifacts,
-        listen=settings.listen,
-        vault=app.vault,
-    )
-
-    def make_worker() -> Worker:
-        return Worker(database, app.registry, wishes)
-
-    loops: list[Loop] = []
-    if "scheduler" in roles:
-        loops.append(Scheduler(app.client))
-        loops.append(Pruner(database, retention=settings.retention, artifacts=settings.artifacts))
-    return Supervisor(
-        make_worker=make_worker if "worker" in roles else None,
-        recovery=Recovery(database, interval=settings.recovery_interval),
-        loops=loops,
-        grace=settings.shutdown_grace,
-    )
 
 
 def _settle_limits(call: Call, app: App, adopt: bool) -> None:
@@ -200,7 +165,13 @@ def _settle_schedules(call: Call, app: App) -> None:
         call.out.say(f"headway: {line}")
 
 
-def _announce(call: Call, app: App, roles: Sequence[str], served: Sequence[str]) -> None:
+def _address(supervisor: Supervisor) -> str | None:
+    from headway.api.server import Server
+
+    return next((part.url for part in supervisor.loops if isinstance(part, Server)), None)
+
+
+def _announce(call: Call, app: App, roles: Sequence[str], served: Sequence[str], url: str | None) -> None:
     from headway import __version__
     from headway.cli.opening import shown
     from headway.model.values import duration_text
@@ -209,9 +180,12 @@ def _announce(call: Call, app: App, roles: Sequence[str], served: Sequence[str])
     settings = app.settings
     if call.out.as_json:
         facts = {"database": shown(settings), "roles": list(roles), "slots": settings.slots, "tasks": list(served)}
+        facts |= {"url": url} if url is not None else {}
         call.out.record({"event": "started", "pid": os.getpid(), **facts})
         return
     call.out.say(f"headway {__version__} on {shown(settings)}")
+    if url is not None:
+        call.out.say(f"  HTTP at {url}/api/openapi.json")
     if "worker" in roles:
         call.out.say(f"  {settings.slots} slots for: {', '.join(served)}")
         if set(served) <= {task.name for task in BUILT_IN}:

@@ -4,80 +4,29 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headway.cli.call import Call, Desk, command, family
+from headway.cli.call import Call, command, family
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from headway.model.targets import TargetView
+    from headway.cli.call import Desk
+    from headway.engine.overview import Overview
     from headway.model.waiting import Pause
-    from headway.store.reading import Counts, JobView, Waiting, WorkerView
 
 workers = family("Look at the processes that run jobs.")
-DAY = 86_400.0
-
-
-@dataclass(frozen=True, slots=True)
-class Overview:
-    """Everything `status` and `top` show, read in one snapshot."""
-
-    now: int
-    counts: Counts
-    pause: Pause | None
-    everybody: Pause | None
-    blocked: list[TargetView]
-    workers: list[tuple[WorkerView, bool]]
-    running: list[JobView]
-    waiting: list[Waiting]
-
-
-def overview(desk: Desk, *, listed: int = 10) -> Overview:
-    from headway.clock import micros
-    from headway.engine.limits import lives
-    from headway.model.states import State
-    from headway.store import lanes, reading, targets
-    from headway.store.pages import Filters
-
-    now = desk.database.clock.now()
-    with desk.read() as tx:
-        return Overview(
-            now,
-            reading.counts(tx, desk.tenant_id, since=now - micros(DAY)),
-            *lanes.pauses(tx, desk.tenant_id),
-            targets.blocked(tx, desk.tenant_id),
-            [(worker, lives(worker)) for worker in reading.workers(tx, within=0.0)],
-            reading.list_jobs(tx, desk.tenant_id, Filters(frozenset({State.RUNNING})), listed).items,
-            reading.queue(tx, desk.tenant_id, listed, lives=lives),
-        )
 
 
 def overview_json(seen: Overview, desk: Desk) -> dict[str, Any]:
-    from headway.cli.opening import shown
-    from headway.cli.queue import pause_json
-    from headway.cli.shapes import job_json, time_or_none, worker_json
-    from headway.cli.targets import target_json
+    from headway.api.wire import system
 
-    wait = seen.counts.longest_wait
-    return {
-        "database": shown(desk.settings),
-        "counts": seen.counts.by_status,
-        "counts_at_least": seen.counts.at_least,
-        "finished_since": time_or_none(seen.counts.since),
-        "oldest_wait": {"job_id": wait[0], "queued_at": time_or_none(wait[1])} if wait else None,
-        "queue": pause_json(seen.pause, seen.everybody),
-        "blocked_targets": [target_json(one) for one in seen.blocked],
-        "workers": [worker_json(worker, alive=alive) for worker, alive in seen.workers],
-        "running": [job_json(view) for view in seen.running],
-    }
+    return {**desk.where, **system.overview_json(seen)}
 
 
 def _page(seen: Overview, desk: Desk) -> list[RenderableType]:
-    from headway.cli.opening import shown
     from headway.cli.out import one_line
     from headway.cli.tables import about, pairs
     from headway.cli.targets import blocked_text
@@ -90,7 +39,7 @@ def _page(seen: Overview, desk: Desk) -> list[RenderableType]:
     unfinished = ("RUNNING", "QUEUED", "SCHEDULED", "WAITING", "PAUSED", "ERROR")
     ended = ("COMPLETED", "FAILED", "SKIPPED", "CANCELLED")
     rows: list[tuple[str, object]] = [
-        ("database", shown(desk.settings)),
+        *desk.where.items(),
         ("queue", _pauses(seen) or "open"),
         ("targets", blocked_text(seen.blocked)),
         ("workers", f"{len(alive)} with {slots} slots" if alive else "none: start one with `headway work`"),
@@ -129,7 +78,7 @@ def register(root: typer.Typer) -> None:
     def status(call: Call) -> None:
         """Say how things stand: workers, jobs by state, the oldest wait."""
         with call.desk() as desk:
-            seen = overview(desk)
+            seen = desk.overview()
             if call.out.as_json:
                 call.out.data(overview_json(seen, desk))
             else:
@@ -158,7 +107,7 @@ def register(root: typer.Typer) -> None:
         """Check the recorded history against every promise Headway makes. Exits 4 if one was broken."""
         from headway.verify import check
 
-        with call.desk() as desk:
+        with call.local() as desk:
             lease, recovery = desk.settings.lease, desk.settings.recovery_interval
             report = check(desk.database, quiet=quiet, lease=lease, recovery=recovery)
         if call.out.as_json:
@@ -183,7 +132,7 @@ def register(root: typer.Typer) -> None:
 
 
 def _once(call: Call, desk: Desk) -> None:
-    seen = overview(desk)
+    seen = desk.overview()
     if call.out.as_json:
         call.out.data(overview_json(seen, desk))
     else:
@@ -196,7 +145,7 @@ def _refresh(call: Call, desk: Desk, pause: float) -> None:
 
     with suppress(KeyboardInterrupt), Live(console=call.out.stdout, screen=True, auto_refresh=False) as live:
         while True:
-            seen = overview(desk, listed=max(5, call.out.stdout.size.height // 2 - 6))
+            seen = desk.overview(listed=max(5, call.out.stdout.size.height // 2 - 6))
             live.update(Group(*_page(seen, desk), *_tables(seen)), refresh=True)
             time.sleep(pause)
 
@@ -204,14 +153,11 @@ def _refresh(call: Call, desk: Desk, pause: float) -> None:
 @command(workers, "ls")
 def ls(call: Call) -> None:
     """List workers, those that left within the last hour too, with what they run."""
-    from headway.cli.shapes import worker_json
+    from headway.api.wire.jobs import worker_json
     from headway.cli.tables import worker_table
-    from headway.engine.limits import lives
-    from headway.store import reading
 
-    with call.desk() as desk, desk.read() as tx:
-        found = [(worker, lives(worker)) for worker in reading.workers(tx)]
-        now = desk.database.clock.now()
+    with call.desk() as desk:
+        found, now = desk.workers(), desk.now()
     if call.out.as_json:
         call.out.data({"items": [worker_json(worker, alive=alive) for worker, alive in found], "next": None})
     elif not found:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headway.cli.call import Call, Desk, command, family
+from headway.cli.call import Call, command, family
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from headway.cli.call import Desk
     from headway.model.targets import TargetState, TargetView
 
 targets = family("Look at targets, pause them, let them go.")
@@ -28,20 +29,18 @@ STYLES = {"busy": "cyan", "held": "bold red", "paused": "yellow"}
 @command(targets, "ls")
 def ls(call: Call, state: Only = NONE, limit: Limit = 20, cursor: Cursor = None) -> None:
     """List targets by name: how each stands, who has it, since when, why, and how many jobs wait."""
-    from headway.store import targets as store
     from headway.store.pages import Page
 
     wanted = _states(state)
     with call.desk() as desk:
         items: list[TargetView] = []
         while True:  # a page whose filter finds little is read on
-            with desk.read() as tx:
-                page = store.listed(tx, desk.tenant_id, states=wanted, limit=limit - len(items), cursor=cursor)
+            page = desk.list_targets(wanted, limit - len(items), cursor)
             items += page.items
             cursor = page.next
             if cursor is None or len(items) >= limit:
                 break
-        now = desk.database.clock.now()
+        now = desk.now()
     _show(call, Page(items, cursor), now, filtered=bool(wanted))
 
 
@@ -61,6 +60,8 @@ def _states(given: Sequence[str]) -> frozenset[TargetState]:
 
 
 def _show(call: Call, page: Any, now: int, *, filtered: bool) -> None:
+    from headway.api.wire.lanes import target_json
+
     if call.out.as_json:
         call.out.data({"items": [target_json(one) for one in page.items], "next": page.next})
     elif not page.items:
@@ -75,15 +76,13 @@ def _show(call: Call, page: Any, now: int, *, filtered: bool) -> None:
 @command(targets, "show")
 def show(call: Call, name: Name) -> None:
     """Show everything about a target, with its history, and how to let it go."""
-    from headway.cli.shapes import event_json
+    from headway.api.wire.jobs import event_json
+    from headway.api.wire.lanes import target_json
     from headway.cli.tables import event_table
-    from headway.store import targets as store
-    from headway.store.reading import Event
 
-    with call.desk() as desk, desk.read() as tx:
-        one = store.shown(tx, desk.tenant_id, _checked(name))
-        events = [Event(*row) for row in tx.run("events_of", thing="target", thing_id=one.id, after=0, limit=1_000)]
-        now = desk.database.clock.now()
+    with call.desk() as desk:
+        one, events = desk.shown_target(_checked(name))
+        now = desk.now()
     if call.out.as_json:
         call.out.data({**target_json(one), "events": [event_json(event) for event in events]})
         return
@@ -115,11 +114,9 @@ def resume(call: Call, name: Name) -> None:
     """Start jobs on a paused target again."""
     from headway.errors import WrongState
     from headway.model.targets import TargetState
-    from headway.store import targets as store
 
     with call.desk() as desk:
-        with desk.read() as tx:
-            before = store.shown(tx, desk.tenant_id, _checked(name))
+        before = desk.target(_checked(name))
         if before.state is TargetState.HELD:
             text = f"the target {name!r} is not paused: job {before.held_by} holds it ({before.reason})"
             raise WrongState(f"{text}; `headway targets show` says how to let it go", status=before.state.value)
@@ -138,11 +135,10 @@ def release(call: Call, name: Name) -> None:
 
 
 def _answer(call: Call, desk: Desk, name: str) -> None:
+    from headway.api.wire.lanes import target_json
     from headway.cli.out import visible
-    from headway.store import targets as store
 
-    with desk.read() as tx:
-        one = store.shown(tx, desk.tenant_id, name)
+    one = desk.target(name)
     if call.out.as_json:
         call.out.data(target_json(one))
         return
@@ -155,7 +151,7 @@ def _answer(call: Call, desk: Desk, name: str) -> None:
         call.out.say(line)
 
 
-# --- for people and programs --------------------------------------------------------------------------------------
+# --- for people ---------------------------------------------------------------------------------------------------
 
 
 def remedies(one: TargetView) -> list[str]:
@@ -169,24 +165,6 @@ def remedies(one: TargetView) -> list[str]:
         lines.append(f"to let it go on: headway jobs resume {one.held_by}, or resolve, retry, cancel")
         lines.append(f"to give it up: headway targets release {name}")
     return lines
-
-
-def target_json(one: TargetView) -> dict[str, object]:
-    """**Target** of the API. `direct` is the reservation of a direct call that has it now."""
-    from headway.cli.shapes import time_or_none
-
-    return {
-        "name": one.name,
-        "state": one.state.value,
-        "held_by": one.held_by,
-        "since": time_or_none(one.since),
-        "reason": one.reason,
-        "running": one.running,
-        "direct": one.direct,
-        "waiting": one.waiting,
-        "waiting_at_least": one.at_least,
-        "note": one.note,
-    }
 
 
 def target_table(found: Iterable[TargetView], now: int) -> Table:

@@ -52,7 +52,7 @@ def ls(
     cursor: Cursor = None,
 ) -> None:
     """List templates, the oldest first."""
-    from headway.cli.plan_shapes import template_json
+    from headway.api.wire.plans import template_json
     from headway.cli.plan_tables import template_table
     from headway.store.pages import check_limit, make_cursor, read_cursor
 
@@ -74,17 +74,14 @@ def ls(
 @command(templates, "show")
 def show(call: Call, name: Name) -> None:
     """Show everything about a template, with its history."""
-    from headway.cli.plan_shapes import template_json
+    from headway.api.wire.jobs import event_json
+    from headway.api.wire.plans import template_json
     from headway.cli.plan_tables import template_page
-    from headway.cli.shapes import event_json
     from headway.cli.tables import event_table
-    from headway.store import templates as store
-    from headway.store.reading import Event
 
-    with call.desk() as desk, desk.read() as tx:
-        one = store.find(tx, desk.tenant_id, number_or_name(name))
-        events = [Event(*row) for row in tx.run("events_of", thing="template", thing_id=one.id, after=0, limit=1_000)]
-        now = desk.database.clock.now()
+    with call.desk() as desk:
+        one, events = desk.shown_template(number_or_name(name))
+        now = desk.now()
     if call.out.as_json:
         call.out.data({**template_json(one), "events": [event_json(event) for event in events]})
     else:
@@ -125,8 +122,8 @@ def _fields(
 
 
 def _answer(call: Call, one: Template, said: str) -> None:
+    from headway.api.wire.plans import template_json
     from headway.cli.out import visible
-    from headway.cli.plan_shapes import template_json
 
     if call.out.as_json:
         call.out.data(template_json(one))
@@ -156,7 +153,6 @@ def create(
 ) -> None:
     """Store defaults for a task: params and options. Params that are left out are for those who run it."""
     from headway.cli import parsing
-    from headway.cli.opening import refuse_unknown
 
     fields = _fields(
         priority=priority,
@@ -172,9 +168,7 @@ def create(
         open_param=open_param,
     )
     fields["params"] = parsing.params(pairs or [], params)
-    with_tasks = call.app(app)
-    refuse_unknown(with_tasks, task, resource)
-    with call.workshop(with_tasks) as desk:
+    with call.workshop(app, task=task, resources=resource) as desk:
         _answer(call, desk.client.templates.create(name, task, **fields), "made")
 
 
@@ -226,7 +220,7 @@ def edit(
     given = parsing.params(pairs or [], params)
     if not fields and not given and params is None:
         raise BadInput("edit what? Give name=value, --params, or an option: see `headway templates edit --help`")
-    with call.workshop(call.app(app)) if app else call.desk() as desk:
+    with call.workshop(app) if app else call.desk() as desk:
         before = desk.client.templates.get(number_or_name(name))
         if given or params is not None:  # single params are set, the others stay as they were when we looked
             fields["params"] = given if params is not None else {**before.params, **given}
@@ -284,4 +278,4 @@ def run(
         resources=resource,
     )
     values = parsing.params(pairs or [], params)
-    return make_of_template(call, call.app(app), name, values, given, follow=follow)
+    return make_of_template(call, app, name, values, given, follow=follow)

@@ -1,4 +1,4 @@
-"""A file of templates, schedules and targets, brought into the database: what would change, and changing it.
+"""A file of templates, schedules, targets and webhooks, brought into the database: what would change, and changing it.
 
 All of it is checked before anything is stored. Templates go first, because schedules name them. Each change is a
 transaction of its own; after a crash in between the same file says what is left to do.
@@ -6,6 +6,7 @@ transaction of its own; after a crash in between the same file says what is left
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -13,9 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from headway.engine.templates import check_template
 from headway.errors import BadInput, NotFound
-from headway.model.manifest import Manifest, ScheduleWish, TargetWish, TemplateWish, differences, refuse
+from headway.model.manifest import (
+    Manifest,
+    ScheduleWish,
+    TargetWish,
+    TemplateWish,
+    WebhookWish,
+    differences,
+    refuse,
+)
 from headway.model.schedule import Schedule
 from headway.model.template import Template
+from headway.model.webhooks import MAX_TRIES, Endpoint
 from headway.store import targets, templates
 from headway.store.db import Tx
 
@@ -49,10 +59,15 @@ class Applying:
     def due(self) -> list[Change]:
         return [change for change in self.changes if change.do is not None]
 
-    def run(self) -> None:
+    def run(self) -> dict[str, str]:
+        """Does it. The secrets of webhooks that were made, by their addresses: they are shown this once."""
+        secrets: dict[str, str] = {}
         for change in self.due:
             assert change.do is not None
-            change.do()
+            made = change.do()
+            if isinstance(made, Endpoint) and change.sign == "+":
+                secrets[made.url] = made.secret
+        return secrets
 
 
 def plan(client: Client, manifest: Manifest, file: str) -> Applying:
@@ -62,6 +77,7 @@ def plan(client: Client, manifest: Manifest, file: str) -> Applying:
     changes = [_template(client, wish) for wish in manifest.templates]
     changes += [_schedule(client, wish, stored.get(wish.name)) for wish in manifest.schedules]
     changes += [_target(client, wish) for wish in manifest.targets]
+    changes += [_webhook(client, wish) for wish in manifest.webhooks]
     named = {wish.name for wish in manifest.schedules}
     left = [name for name, one in stored.items() if one.origin == "file" and name not in named]
     return Applying(tuple(changes), tuple(left))
@@ -179,3 +195,37 @@ def _change_target(client: Client, wish: TargetWish) -> None:
         client.pause_target(wish.name, note=wish.note)
     elif wish.paused is False:
         client.resume_target(wish.name)
+
+
+def _webhook(client: Client, wish: WebhookWish) -> Change:
+    """The oldest one with this address is meant."""
+    before = _endpoint(client, wish.url)
+    fields: dict[str, Any] = {
+        "events": list(wish.events),
+        "description": wish.description,
+        "max_tries": wish.max_tries or MAX_TRIES,
+    }
+    if before is None:
+        return Change("+", "webhook", wish.url, do=partial(_make_webhook, client, wish, fields))
+    was = {"events": json.loads(before.events), "description": before.description, "max_tries": before.max_tries}
+    if wish.enabled is not None:
+        fields["enabled"], was["enabled"] = wish.enabled, bool(before.enabled)
+    words = differences(was, fields)
+    if not words:
+        return Change("=", "webhook", wish.url)
+    do = partial(client.webhooks.edit, before.id, if_version=before.version, **fields)
+    return Change("~", "webhook", wish.url, tuple(words), do)
+
+
+def _make_webhook(client: Client, wish: WebhookWish, fields: Mapping[str, Any]) -> Endpoint:
+    made = client.webhooks.create(wish.url, **fields)
+    if wish.enabled is False:
+        client.webhooks.edit(made.id, enabled=False)
+    return made
+
+
+def _endpoint(client: Client, url: str) -> Endpoint | None:
+    found: list[Endpoint] = []
+    while page := client.webhooks.list(after=found[-1].id if found else 0):
+        found += page
+    return next((one for one in found if one.url == url), None)

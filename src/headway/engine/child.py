@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 
 from headway import errors
 from headway.clock import SystemClock
-from headway.engine import processes
+from headway.engine import processes, tracing
 from headway.engine.calling import outcome_of, outcome_to_dict, wants_context
 from headway.engine.context import Context, Stop, Work
 from headway.model.outcome import Failed, FailureKind, Outcome, Stopped
@@ -232,6 +232,14 @@ class ParentSink:
             raise errors.Refused("the job of this context has ended")
 
 
+def _pass_on(traceparent: str | None) -> None:
+    """To every program that the work starts. Nothing is left of the job before, nor of whoever started the worker."""
+    if traceparent is not None:
+        os.environ[tracing.VARIABLE] = traceparent
+    elif tracing.VARIABLE in os.environ:
+        del os.environ[tracing.VARIABLE]
+
+
 def _check_answer(message: Message | None) -> None:
     match message:
         case {"kind": "stored"}:
@@ -301,6 +309,7 @@ class Program:
         self._gate, self._serial = gate, serial
         gate.asked = self._stop_serial >= serial
         sink = ParentSink(self._channel, gate)
+        _pass_on(work.traceparent)
         outcome = self._perform(work, Context(work, sink, gate), gate)
         if os.getpid() != self._pid:
             os._exit(0)  # the task forked and its copy came back here as well: only the original may report
@@ -329,9 +338,10 @@ class Program:
     def _call(self, work: Work, context: Context, loaded: list[object]) -> object:
         function = self._find(work)
         loaded.append(function)
-        if wants_context(function):
-            return function(context, **work.params)
-        return function(**work.params)
+        with tracing.within(work.traceparent):
+            if wants_context(function):
+                return function(context, **work.params)
+            return function(**work.params)
 
     def _find(self, work: Work) -> Callable[..., object]:
         key = (work.module, work.task)

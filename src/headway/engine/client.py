@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from headway.clock import micros
-from headway.engine import reserving
+from headway.engine import reserving, tracing
 from headway.engine.groups import Groups
 from headway.engine.registry import Registry, unknown_text
 from headway.errors import BadInput, CommitUnknown, NotFound, WrongState
@@ -30,12 +30,17 @@ from headway.model.values import (
 )
 from headway.model.verbs import Change
 from headway.store import groups, jobs, places, targets
+from headway.store.answers import Keyed
 from headway.store.db import Database, Row, Tx
 from headway.store.lanes import Lanes, find_target
+from headway.store.tenants import Statement, admitting
 
 if TYPE_CHECKING:
     from headway.engine.schedules import Schedules
     from headway.engine.templates import Templates
+    from headway.engine.tenants import Tenants
+    from headway.engine.tokens import Tokens
+    from headway.engine.webhooks import Webhooks
 
 INTERRUPTED = "the thread that stored this job with others was interrupted: whether it was stored is not known"
 LONGEST_TTL = 600.0
@@ -82,9 +87,38 @@ class Client:
         self.groups = Groups(self)
         self._tenant_id: int | None = None
         self._known: tuple[float, dict[str, tuple[int, str]]] = (0.0, {})
+        self._counted_until = 0.0
         self._wishes: list[_Wish] = []
         self._collecting = threading.Lock()
         self._led = False
+
+    def sibling(self, actor: Actor, tenant: str) -> Client:
+        """The same verbs for somebody else."""
+        return Client(
+            self.database.beyond(),
+            self.registry,
+            actor=actor,
+            tenant=tenant,
+            retry=self.usual_retry,
+            resources=self.lanes.defined,
+            reservation_ttl=self.longest_ttl,
+        )
+
+    def keyed(self, route: str, key: str, digest: str) -> Client:
+        """The same verbs for one request with an idempotency key: the first transaction that commits is its own, and
+        what that makes is stored with the key. Raises `Replayed` if the request was answered before."""
+        from headway.engine import answers
+
+        other = self.sibling(self.actor, self.tenant)
+        other.database = answers.keyed(self.database, self.tenant_id, route, key, digest)
+        # Buckets and targets come into being in transactions of their own, before the one that makes the thing.
+        other.lanes, other._tenant_id, other._known = self.lanes, self._tenant_id, self._known
+        return other
+
+    @property
+    def replayed(self) -> bool:
+        """Whether what was asked for had been made by an earlier request with the same idempotency key."""
+        return isinstance(self.database, Keyed) and self.database.replayed
 
     @cached_property
     def schedules(self) -> Schedules:
@@ -97,6 +131,24 @@ class Client:
         from headway.engine.templates import Templates
 
         return Templates(self)
+
+    @cached_property
+    def tenants(self) -> Tenants:
+        from headway.engine.tenants import Tenants
+
+        return Tenants(self)
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        from headway.engine.tokens import Tokens
+
+        return Tokens(self)
+
+    @cached_property
+    def webhooks(self) -> Webhooks:
+        from headway.engine.webhooks import Webhooks
+
+        return Webhooks(self)
 
     @property
     def tenant_id(self) -> int:
@@ -131,8 +183,12 @@ class Client:
 
     def enqueue(self, job: NewJob) -> tuple[int, bool]:
         """Stores one job durably. Returns its id, and whether it is new (False: its key was taken by that job)."""
+        with tracing.enqueueing(job.task) as stamp:
+            return self._enqueue(stamp(job))
+
+    def _enqueue(self, job: NewJob) -> tuple[int, bool]:
         if not self.database.one_writer:
-            return self.enqueue_many([job])[0]
+            return self._enqueue_many([job])[0]
         # Callers at the same time share one commit: the first one leads, the others' jobs go with the next.
         wish = _Wish(job)
         with self._collecting:
@@ -156,7 +212,7 @@ class Client:
         with self._collecting:
             batch, self._wishes = self._wishes, []
         try:
-            answers = self.enqueue_many([wish.job for wish in batch])
+            answers = self._enqueue_many([wish.job for wish in batch])
             for wish, answer in zip(batch, answers, strict=True):
                 wish.answer = answer
         except BaseException as error:
@@ -189,8 +245,12 @@ class Client:
         """Stores all of them in one transaction, or none."""
         if not new:
             return []
+        with tracing.enqueueing(new[0].task, len(new)) as stamp:
+            return self._enqueue_many([stamp(job) for job in new])
+
+    def _enqueue_many(self, new: Sequence[NewJob]) -> list[tuple[int, bool]]:
         if len(new) == 1 and new[0].key is None:
-            return self.enqueue_alike(new[0], [new[0].params])
+            return self._enqueue_alike(new[0], [new[0].params])
         tenant_id = self.tenant_id
         made = [self._placed(job) for job in new]
         answers = self.database.transact("enqueue_many", lambda tx: self._insert(tx, tenant_id, made))
@@ -200,24 +260,34 @@ class Client:
     def _placed(self, job: NewJob) -> jobs.Made:
         """A job with its bucket and its target."""
         tenant_id = self.tenant_id
+        self.lanes.hook(job.options)
         bucket_id = self.lanes.of(tenant_id, job.task, job.resources, on_target=job.target is not None)
         return job, bucket_id, None if job.target is None else self.lanes.target(tenant_id, job.target)
 
     def enqueue_alike(self, job: NewJob, params: Sequence[str]) -> list[tuple[int, bool]]:
         """Stores jobs that differ in their params alone: one statement, one commit."""
+        with tracing.enqueueing(job.task, len(params)) as stamp:
+            return self._enqueue_alike(stamp(job), params)
+
+    def _enqueue_alike(self, job: NewJob, params: Sequence[str]) -> list[tuple[int, bool]]:
         _, _, target_id = placed = self._placed(job)
         wishes = self._parameters(placed, params)
-        if target_id is None:
-            made = self.database.once("enqueue", **wishes)
-        else:
+        alone = target_id is None and not isinstance(self.database, Keyed)
+        made = self.database.once("enqueue", **wishes) if alone and time.monotonic() > self._counted_until else []
+        if not made:
             made = self.database.transact("enqueue_many", lambda tx: self._touching(tx, target_id, wishes))
         self.database.announce()
         return [(job_id, True) for (job_id,) in sorted(made)]
 
-    @staticmethod
-    def _touching(tx: Tx, target_id: int, wishes: Mapping[str, object]) -> list[Row]:
+    def _touching(self, tx: Tx, target_id: int | None, wishes: Mapping[str, object]) -> list[Row]:
         tx.touch(target_id)
-        return tx.run("enqueue", **wishes)
+        return tx.run("enqueue", **wishes) or self._admitted(tx.run, wishes)
+
+    def _admitted(self, run: Statement, wishes: Mapping[str, object]) -> list[Row]:
+        """For a tenant that is inactive: refused. For one whose jobs are counted: with the count."""
+        self._counted_until = time.monotonic() + REFRESH_SECONDS  # one that is counted is not asked in vain each time
+        with admitting(run, self.tenant_id):
+            return run("enqueue", **{**wishes, "admitted": 1})
 
     def _parameters(self, placed: jobs.Made, params: Sequence[str]) -> dict[str, object]:
         job, bucket_id, target_id = placed
@@ -227,29 +297,37 @@ class Client:
 
     def _insert(self, tx: Tx, tenant_id: int, made: Sequence[jobs.Made]) -> list[tuple[int, bool]]:
         ids = jobs.insert(tx, tenant_id, self.actor, made)
-        return [
-            (job_id, True) if job_id is not None else self._holder(tx, tenant_id, one)
-            for one, job_id in zip(made, ids, strict=True)
-        ]
+        found = [self._or_holder(tx, one, job_id) for one, job_id in zip(made, ids, strict=True)]
+        while left := [n for n, one in enumerate(found) if one is None]:
+            with admitting(tx.run, tenant_id):
+                ids = jobs.insert(tx, tenant_id, self.actor, [made[n] for n in left], admitted=True)
+            for n, job_id in zip(left, ids, strict=True):
+                found[n] = self._or_holder(tx, made[n], job_id)
+        return [one for one in found if one is not None]
 
-    def _holder(self, tx: Tx, tenant_id: int, made: jobs.Made) -> tuple[int, bool]:
-        """Who has the key. It may end between two looks: then the job is stored after all."""
+    def _or_holder(self, tx: Tx, made: jobs.Made, job_id: int | None) -> tuple[int, bool] | None:
+        """The new job, or who has the key. None: the tenant gets none as it is, or who had the key ended just now."""
         job, _, _ = made
-        assert job.key is not None
-        while True:
-            holder = jobs.with_key(tx, tenant_id, job.task, job.key)
-            if holder is not None:
-                return holder.id, False
-            (job_id,) = jobs.insert(tx, tenant_id, self.actor, [made])
-            if job_id is not None:
-                return job_id, True
+        if job_id is None and job.key is not None:
+            holder = jobs.with_key(tx, self.tenant_id, job.task, job.key)
+            return None if holder is None else (holder.id, False)
+        return None if job_id is None else (job_id, True)
 
     def enqueue_on(self, connection: Any, job: NewJob, params: Sequence[str]) -> list[int]:
         """Stores jobs in the caller's own PostgreSQL transaction: they exist if and when it commits."""
         if job.key is not None:
             raise BadInput("a key cannot be used together with connection=: enqueue without one of them", field="key")
+        with tracing.enqueueing(job.task, len(params)) as stamp:
+            return self._enqueue_on(connection, stamp(job), params)
+
+    def _enqueue_on(self, connection: Any, job: NewJob, params: Sequence[str]) -> list[int]:
         _, _, target_id = placed = self._placed(job)
-        made = self.database.run_on(connection, "enqueue", self._parameters(placed, params))
+        wishes = self._parameters(placed, params)
+
+        def run(name: str, /, **given: object) -> list[Row]:
+            return self.database.run_on(connection, name, given)
+
+        made = run("enqueue", **wishes) or self._admitted(run, wishes)
         if target_id is not None:
             self.database.run_on(connection, "touch", {"ids": json.dumps([target_id])})
         self.database.run_on(connection, "notify", {})
@@ -264,8 +342,10 @@ class Client:
                 tx.run("lock_tenant", id=self.tenant_id)
             group = groups.lock_of_job(tx, job_id)
             job = jobs.lock(tx, job_id, self.tenant_id)
-            jobs.apply(tx, change(tx, job, self._now(tx)), self.actor)
+            changed = change(tx, job, self._now(tx))
+            jobs.apply(tx, changed, self.actor)
             if group is not None:
+                groups.hold_up(tx, group, job, changed.job, self.actor)
                 groups.advance(tx, group, self.actor)
             tx.wake()
             return jobs.find(tx, job_id, self.tenant_id)
@@ -355,6 +435,12 @@ class Client:
             return verbs.move(jobs.lock(tx, job.id), priority=priority, position=position)
 
         return self._change("move", job_id, change, alone=True)
+
+    def reorder(self, ids: Sequence[int]) -> list[int]:
+        """These jobs take, in this order, the places they hold together. Those that moved."""
+        from headway.engine.reordering import reorder
+
+        return reorder(self, ids)
 
     def _place(
         self, tx: Tx, job: Job, to: str | None, before: int | None, after: int | None, rank: int | None
@@ -496,7 +582,8 @@ class Client:
             tx.run("add_events", rows=json.dumps([event]))
             tx.wake()
 
-        self.database.transact(kind.replace(".", "_"), work)
+        database = self.database if tenant_id else self.database.beyond()
+        database.transact(kind.replace(".", "_"), work)
 
     # --- targets ---
 
@@ -538,7 +625,7 @@ class Client:
             number, _ = reserving.reserve(tx, lanes, wish, self.actor, ttl=micros_to_live)
             return reserving.find(tx, tenant_id, number)
 
-        return self.database.transact("reserve", work)
+        return self.database.beyond().transact("reserve", work)
 
     def _ttl(self, wish: float | str | None) -> int:
         most = min(self.longest_ttl, LONGEST_TTL)
@@ -551,7 +638,9 @@ class Client:
     def renew_reservation(self, number: int) -> Reservation:
         """Another ttl from now on; also the way to see whether it was granted."""
         tenant_id, lanes = self.tenant_id, Lanes(self.database)
-        found = self.database.transact("renew_reservation", lambda tx: reserving.renew(tx, lanes, tenant_id, number))
+        found = self.database.beyond().transact(
+            "renew_reservation", lambda tx: reserving.renew(tx, lanes, tenant_id, number)
+        )
         if found.finished_at is not None:
             raise WrongState(f"reservation {number} is {found.status}: make a new one", status=found.status)
         if found.ttl is None:
@@ -560,7 +649,7 @@ class Client:
 
     def release_reservation(self, number: int) -> Reservation:
         tenant_id, lanes = self.tenant_id, Lanes(self.database)
-        ended = self.database.transact(
+        ended = self.database.beyond().transact(
             "release_reservation", lambda tx: reserving.give_back(tx, lanes, tenant_id, number, self.actor)
         )
         found = self.reservation(number)

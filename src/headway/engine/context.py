@@ -51,6 +51,7 @@ class Work:
     results: dict[str, Any] = field(default_factory=dict)
     module: str | None = None
     connection: str | None = None
+    traceparent: str | None = None
 
     def fields(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
@@ -132,6 +133,11 @@ class Context:
     def fence(self) -> int:
         """Rises with every claim of the job: pass it on to whatever must refuse a late writer."""
         return self._work.fence
+
+    @property
+    def traceparent(self) -> str | None:
+        """Where this run belongs in a trace (W3C Trace Context): pass it on to whatever is called."""
+        return self._work.traceparent
 
     @property
     def results(self) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
+from headway.engine import tracing
 from headway.engine.client import Client
 from headway.engine.context import Stop
 from headway.engine.holder import Holder, Place, Terms, wait_in_steps
@@ -17,9 +18,11 @@ from headway.engine.reserving import End, Wish
 from headway.engine.run import STOP_GRACE, AsyncRunner, Running, SlotRunner
 from headway.engine.secrets import NO_VAULT, Vault
 from headway.engine.slot import Child
-from headway.errors import Busy, JobFailed, LeaseLost, Unreachable
+from headway.engine.task import Wishes
+from headway.errors import BadInput, Busy, JobFailed, LeaseLost, Unreachable
 from headway.model.job import Claim
 from headway.model.outcome import Completed, Failed, Interrupted, Lost, Outcome, Skipped, Stopped
+from headway.model.values import to_json
 from headway.store import workers
 
 log = logging.getLogger("headway")
@@ -67,15 +70,38 @@ class LogSink:
         log.warning("%s: %s is not kept: a direct call has no artifacts", self.task, name)
 
 
-class _Call:
-    """One call under way. Its outcome is what is known of it so far."""
+def prepare(client: Client, spec: TaskSpec, params: Mapping[str, object], wishes: Wishes) -> Direct:
+    """A call of a task with these params and wishes, checked."""
+    if wishes.only_jobs:
+        name = wishes.only_jobs[0]
+        raise BadInput(f"{name} is for jobs: a direct call is the next one, once", field=name)
+    checked = to_json(spec.signature.check(params), field="params")
+    target = wishes.fields["target"]
+    assert target is None or isinstance(target, str)
+    return Direct(spec, checked, wishes.text(client.usual_retry), wishes.options.resources, target, wishes.wait)
+
+
+class Call:
+    """One call under way. Its outcome is what is known of it so far. Any thread may give it up."""
 
     def __init__(self) -> None:
         self.place = Place()
         self.running: Running | None = None
         self.ended = threading.Event()
+        self.news = threading.Event()
         self.outcome: Outcome = WENT_AWAY
+        self.given_up: str | None = None
         self.left = False
+
+    def abandon(self, why: str) -> None:
+        """Its place is given back: it waits no longer, or its work is stopped."""
+        self.given_up = self.given_up or why
+        self.news.set()
+        self.place.news.set()
+
+    def check(self) -> None:
+        if self.given_up is not None:
+            raise Busy(f"the call was given up: {self.given_up}", code="given_up")
 
 
 class Caller:
@@ -88,7 +114,7 @@ class Caller:
         self.database = client.database
         self.holder = Holder(client.database, terms, resources=client.lanes.defined)
         self.lock = threading.Lock()
-        self.calls: dict[int, _Call] = {}
+        self.calls: dict[int, Call] = {}
         self.runners: list[SlotRunner] = []
         self.idle: list[int] = []
         self.async_runner: AsyncRunner | None = None
@@ -101,35 +127,40 @@ class Caller:
     def open(self) -> None:
         self.holder.open()
 
-    def call(self, direct: Direct) -> Any:
-        """Waits for the work that runs on its lanes, runs, gives the lanes back and answers the result."""
-        call, name = _Call(), direct.spec.name
-        wish = self._wish(direct)
+    def call(self, direct: Direct, *, client: Client | None = None, call: Call | None = None) -> Any:
+        """Waits for the work that runs on its lanes, runs, gives the lanes back and answers the result. `client` is who
+        calls, if it is not the app itself."""
+        client, call, name = client or self.client, call or Call(), direct.spec.name
+        wish = _wish(client, direct)
         try:
-            self.holder.reserve(call.place, wish, actor=self.client.actor)
-            wait = self.wait if direct.wait is None else direct.wait
-            self.holder.wait_for(call.place, wait, what=name)
+            self.holder.reserve(call.place, wish, actor=client.actor)
+            call.check()
+            self._wait(call, self.wait if direct.wait is None else direct.wait, name)
             self._run(call, direct)
         except (Busy, LeaseLost) as error:
-            call.outcome = Interrupted(str(error))
+            call.outcome = Interrupted(call.given_up or str(error))
             raise
         finally:
             self._leave(call)
         return _answer(name, call.outcome)
 
-    def _wish(self, direct: Direct) -> Wish:
-        client, name = self.client, direct.target
-        target_id = None if name is None else client.lanes.target(client.tenant_id, name)
-        return Wish(client.tenant_id, client.actor.shown, direct.resources, target_id, direct.spec.name, direct.params)
+    def _wait(self, call: Call, seconds: float, name: str) -> None:
+        try:
+            self.holder.wait_for(call.place, seconds, what=name)
+        except Busy:
+            call.check()
+            raise
+        call.check()
 
     # --- running ---
 
-    def _run(self, call: _Call, direct: Direct) -> None:
+    def _run(self, call: Call, direct: Direct) -> None:
         number = call.place.id
         assert number is not None
         spec = direct.spec
         slot = None if spec.isolation == "async" else self._take_slot()
-        claim = Claim(0, number, slot or 0, spec.name, direct.params, direct.options, 1, 0, 0)
+        options = tracing.carry(direct.options)
+        claim = Claim(0, number, slot or 0, spec.name, direct.params, options, 1, 0, 0)
         running = Running(claim, spec, LogSink(spec.name), vault=self.vault)
         # What may fail comes first: from `call.running` on, the place is given back by the end of the work alone.
         loop = self._loop() if slot is None else None
@@ -140,7 +171,9 @@ class Caller:
             loop.start([running])
         else:
             self.runners[claim.slot].start(running)
-        wait_in_steps(call.ended)
+        wait_in_steps(call.news)
+        if not call.ended.is_set():
+            call.check()
 
     def _take_slot(self) -> int:
         with self.lock:
@@ -175,16 +208,17 @@ class Caller:
                     self.idle.append(running.claim.slot)
                 call.outcome = running.ended(outcome).outcome
                 call.ended.set()
+                call.news.set()
             self.holder.finish(call.place)
             if call.left:
                 self.holder.release_soon(call.place, recorded(call.outcome))
 
     # --- the end ---
 
-    def _leave(self, call: _Call) -> None:
+    def _leave(self, call: Call) -> None:
         """Gives the place back, never before its work has ended."""
         if call.running is not None and not call.ended.is_set():
-            _stop(call.running, WENT_AWAY, STOP_GRACE)
+            _stop(call.running, Interrupted(call.given_up or WENT_AWAY.error), STOP_GRACE)
             call.ended.wait(STOP_SECONDS)
             with self.lock:
                 call.left = not call.ended.is_set()
@@ -200,6 +234,12 @@ class Caller:
         if self.async_runner is not None:
             self.async_runner.close()
         self.holder.close()
+
+
+def _wish(client: Client, direct: Direct) -> Wish:
+    name = direct.target
+    target_id = None if name is None else client.lanes.target(client.tenant_id, name)
+    return Wish(client.tenant_id, client.actor.shown, direct.resources, target_id, direct.spec.name, direct.params)
 
 
 def _stop(running: Running, why: Outcome, grace: float) -> None:
@@ -230,4 +270,5 @@ def _answer(task: str, outcome: Outcome) -> Any:
     if isinstance(outcome, Completed):
         return json.loads(outcome.result)
     end = recorded(outcome)
-    raise JobFailed(f"{task} {end.outcome}: {end.error}", code="call_failed", status=end.outcome)
+    facts = {"failure_kind": outcome.kind.value} if isinstance(outcome, Failed) else {}
+    raise JobFailed(f"{task} {end.outcome}: {end.error}", code="call_failed", status=end.outcome, **facts)

@@ -35,7 +35,7 @@ class Ended(NamedTuple):
 def lock_groups(tx: Tx, ended: Sequence[Ended]) -> dict[int, Group]:
     """The groups of these claims: locked before any job is."""
     of_groups = {e.claim.group_id for e in ended if e.claim.group_id is not None}
-    return groups.lock_all(tx, of_groups) if of_groups else {}
+    return groups.lock_to_end(tx, of_groups) if of_groups else {}
 
 
 def finish(
@@ -44,9 +44,12 @@ def finish(
     """Ends these claims, and advances the groups they belong to. Returns the ones whose fence was stale: nothing was
     changed for them."""
     locked = lock_groups(tx, ended) if locked is None else locked
-    plain = [e for e in ended if e.plain]
+    plain: list[Ended] = []
+    others: list[Ended] = []
+    for one in ended:
+        (plain if one.plain else others).append(one)
     stale = _complete(tx, worker_id, actor, plain) if plain else []
-    others = sorted((e for e in ended if not e.plain), key=lambda e: e.claim.job_id)
+    others.sort(key=lambda e: e.claim.job_id)
     stale += [e for e in others if not _settle_claim(tx, worker_id, actor, e, locked)]
     if locked:
         groups.advance_all(tx, locked.values(), actor)
@@ -54,13 +57,16 @@ def finish(
 
 
 def _complete(tx: Tx, worker_id: int, actor: Actor, ended: Sequence[Ended]) -> list[Ended]:
-    fences = {e.claim.job_id: e.claim.fence for e in ended}
-    outcomes = ((e.claim.job_id, e.outcome) for e in ended)
-    results = {job_id: end.result for job_id, end in outcomes if isinstance(end, Completed) and end.result != "null"}
+    fences: dict[int, int] = {}
+    results: dict[int, str] = {}
+    for claim, outcome, _ in ended:
+        fences[claim.job_id] = claim.fence
+        if isinstance(outcome, Completed) and outcome.result != "null":
+            results[claim.job_id] = outcome.result
+        if claim.target_id is not None:
+            tx.touch(claim.target_id)
     landed = claims.complete(tx, worker_id, actor, fences, results)
-    for e in ended:
-        tx.touch(e.claim.target_id)
-    return [e for e in ended if e.claim.job_id not in landed]
+    return [] if len(landed) == len(fences) else [e for e in ended if e.claim.job_id not in landed]
 
 
 def _settle_claim(tx: Tx, worker_id: int, actor: Actor, ended: Ended, locked: Mapping[int, Group]) -> bool:

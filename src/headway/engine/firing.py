@@ -19,8 +19,8 @@ from headway.model.job import Actor
 from headway.model.plan import NewGroup, NewMember, check_members
 from headway.model.schedule import Definition, Schedule, StepWish, stages_of
 from headway.model.template import Template
-from headway.model.ticks import Decision, TickWish, decide
-from headway.store import groups, schedules, templates
+from headway.model.ticks import LIMITED, Decision, TickWish, decide
+from headway.store import groups, schedules, templates, tenants
 from headway.store.db import Tx
 from headway.store.groups import Placed
 from headway.store.schedules import Decided, NewTick
@@ -55,7 +55,7 @@ def members_of(
 def _member(
     client: Client, tenant_id: int, step: StepWish, stage: int, shared: Mapping[str, Any], place: str
 ) -> NewMember:
-    with _at(place):
+    with at(place):
         if step.task is not None:
             job = make_job(client, step.task, {**shared, **step.params}, step.wishes)
             client.lanes.of(tenant_id, job.task, job.resources, on_target=job.target is not None)
@@ -76,15 +76,18 @@ def _template(client: Client, tenant_id: int, which: int | str) -> Template:
 
 
 @contextmanager
-def _at(place: str) -> Iterator[None]:
-    """Says which step it is that something is wrong with."""
+def at(place: str) -> Iterator[None]:
+    """Says which step, or which job of a list, it is that something is wrong with."""
     try:
         yield
     except BadInput as error:
         if not place:
             raise
         field = f"{place}.{error.field}" if error.field else place
-        raise BadInput(f"{place}: {error}", code=error.code, field=field, **error.facts) from error
+        facts = error.facts
+        if "errors" in facts:
+            facts = {**facts, "errors": [{**one, "field": f"{place}.{one['field']}"} for one in facts["errors"]]}
+        raise BadInput(f"{place}: {error}", code=error.code, field=field, **facts) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +143,9 @@ def fire(tx: Tx, batch: Sequence[Ready], *, now: int, settle: bool = False) -> l
     """Decides the ticks of locked schedules up to now and starts what fires. The new executions."""
     if not batch:
         return []
+    vacancies = tenants.vacancies(tx, {one.schedule.tenant_id for one in batch})  # before groups are locked
     unfinished = _unfinished(tx, batch)
-    decisions = [_decide(one, unfinished[one.schedule.id], now, settle) for one in batch]
+    decisions = [_decide(one, unfinished[one.schedule.id], now, settle, vacancies) for one in batch]
     landed = schedules.decide(tx, [_decided(one, made, now) for one, made in zip(batch, decisions, strict=True)])
     fresh = [(one, made) for one, made in zip(batch, decisions, strict=True) if one.schedule.id in landed]
     started = _start(tx, fresh, unfinished, now)
@@ -179,8 +183,10 @@ def _may_wait(definition: Definition) -> bool:
     return definition.overlap in ("queue", "cancel_running") or definition.catch_up == "all"
 
 
-def _decide(one: Ready, unfinished: _Unfinished, now: int, settle: bool) -> Decision:
-    schedule = one.schedule
+def _decide(
+    one: Ready, unfinished: _Unfinished, now: int, settle: bool, vacancies: dict[int, int | None]
+) -> Decision:
+    schedule, tenant_id = one.schedule, one.schedule.tenant_id
     made = decide(
         one.definition,
         schedule.anchor,
@@ -190,10 +196,24 @@ def _decide(one: Ready, unfinished: _Unfinished, now: int, settle: bool) -> Deci
         active=unfinished.active,
         waiting=unfinished.waiting,
         settle=settle,
+        inactive=tenant_id in vacancies and vacancies[tenant_id] is None,
     )
     if one.placed is None:
         made = replace(made, ticks=tuple(_unable(tick, one.problem) for tick in made.ticks))
+    elif tenant_id in vacancies:
+        made = replace(made, ticks=tuple(_within(tick, one.placed, tenant_id, vacancies) for tick in made.ticks))
     return made
+
+
+def _within(tick: TickWish, placed: Placed, tenant_id: int, vacancies: dict[int, int | None]) -> TickWish:
+    """What is more than its tenant may have waiting does not fire."""
+    left, needed = vacancies[tenant_id], len(placed.new.members)
+    if tick.outcome != "FIRED" or left is None:
+        return tick
+    if left < needed:
+        return _unable(tick, LIMITED)
+    vacancies[tenant_id] = left - needed
+    return tick
 
 
 def _unable(tick: TickWish, problem: str | None) -> TickWish:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from headway.engine import tracing
 from headway.errors import WrongState
 from headway.model import plan
 from headway.model.job import Job, NewJob, Options
 from headway.model.plan import Group, Member, NewGroup, NewMember
 from headway.model.values import check_name
-from headway.store import groups, targets
+from headway.store import groups, targets, tenants
 from headway.store.db import Tx
 
 if TYPE_CHECKING:
@@ -29,11 +31,18 @@ class Groups:
         plan.check_mode(new.mode)
         plan.failure_policy(new.on_failure)
         plan.check_members(new.members)
+        with tracing.enqueueing(new.name, len(new.members)) as stamp:
+            return self._create(replace(new, members=tuple(replace(one, job=stamp(one.job)) for one in new.members)))
+
+    def _create(self, new: NewGroup) -> int:
         client = self.client
         placed = groups.place(client.lanes, client.tenant_id, new)
-        return client.database.transact(
-            "create_group", lambda tx: groups.insert(tx, client.tenant_id, placed, client.actor)
-        )
+
+        def work(tx: Tx) -> int:
+            with tenants.admitting(tx.run, client.tenant_id):
+                return groups.insert(tx, client.tenant_id, placed, client.actor)
+
+        return client.database.transact("create_group", work)
 
     def get(self, group_id: int, kind: str | None = None) -> Group:
         with self.client.database.read() as tx:
@@ -71,6 +80,10 @@ class Groups:
         def work(tx: Tx) -> int:
             if group.schedule_id is not None:
                 tx.run("lock_schedule", id=group.schedule_id)  # whoever fires it does the same
+            with tenants.admitting(tx.run, client.tenant_id):
+                return again_in(tx)
+
+        def again_in(tx: Tx) -> int:
             locked = groups.lock(tx, group_id, client.tenant_id)
             for (follower,) in tx.run("retry_of_group", id=group_id):
                 raise WrongState(

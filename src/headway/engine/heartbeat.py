@@ -34,11 +34,15 @@ _BOOT = "import sys; sys.path.insert(0, sys.argv.pop()); from headway.engine.hea
 
 
 class Heartbeat:
-    """The worker's side: starts the process, passes on what it says, starts it again if it dies."""
+    """The worker's side: starts the process, passes on what it says, starts it again if it dies.
 
-    def __init__(self, wishes: dict[str, Any], hear: Callable[[dict[str, Any]], None]) -> None:
+    `idle`: nothing is at work before the first beat is heard, so there is no lease to judge until then.
+    """
+
+    def __init__(self, wishes: dict[str, Any], hear: Callable[[dict[str, Any]], None], *, idle: bool = False) -> None:
         self.wishes = wishes
         self.hear = hear
+        self.idle = idle
         self.renewed = time.monotonic()
         self.closing = threading.Event()
         self.lock = threading.Lock()
@@ -55,7 +59,8 @@ class Heartbeat:
         )
         assert process.stdin is not None
         with suppress(BrokenPipeError):  # it died at once; whoever listens to it starts the next one
-            process.stdin.write(json.dumps({**self.wishes, "renewed": self.renewed}).encode() + b"\n")
+            wishes = {**self.wishes, "renewed": self.renewed, "idle": self.idle}
+            process.stdin.write(json.dumps(wishes).encode() + b"\n")
             process.stdin.flush()
         return process
 
@@ -64,7 +69,8 @@ class Heartbeat:
             assert self.process.stdout is not None
             for line in self.process.stdout:
                 said = json.loads(line)
-                self.renewed = max(self.renewed, said.get("beat", 0.0))
+                if "beat" in said:
+                    self.renewed, self.idle = max(self.renewed, said["beat"]), False
                 self.hear(said)
             self.process.wait()
             self.closing.wait(RESPAWN_SECONDS)
@@ -108,6 +114,7 @@ class Pulse:
         self.parent: int = wishes["pid"]
         self.started_by = os.getppid()
         self.renewed: float = wishes.get("renewed") or time.monotonic()
+        self.idle: bool = wishes.get("idle", False)
         self.database: Database | None = None
         self.why = "the database does not answer"
         self.excused = False
@@ -133,7 +140,7 @@ class Pulse:
         if not alive:
             say({"gone": True})
             return
-        self.renewed, self.excused, self.told = began, False, False
+        self.renewed, self.excused, self.told, self.idle = began, False, False, False
         for first in range(0, max(1, len(stops)), STOPS_PER_LINE):
             say({"beat": began, "stops": stops[first : first + STOPS_PER_LINE]})
 
@@ -166,6 +173,8 @@ class Pulse:
             self.renewed, self.excused, self.told = renewed, False, False
 
     def _judge(self) -> None:
+        if self.idle:
+            return
         silent = time.monotonic() - self.renewed
         if silent > self.lease * TELL and not self.told:
             self.told = True

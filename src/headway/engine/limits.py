@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from headway.engine import processes
-from headway.errors import BadInput, NotFound
+from headway.errors import BadInput, NotFound, Refused
 from headway.model.job import Actor
 from headway.model.policies import Concurrency, find
 from headway.model.values import closest, duration_text
@@ -113,22 +114,57 @@ def _capacities(tx: Tx, wished: Concurrency, resources: Mapping[str, int]) -> li
 
 def change(database: Database, name: str, capacity: int | None, *, tenant_id: int, actor: Actor) -> None:
     """Sets the limit of one lane while everything runs: of a resource, of the global lane, of a task's."""
-    if capacity is not None and not 1 <= capacity <= MOST:
-        raise BadInput(f"a limit must be a whole number from 1, or none, not {capacity}", field="limit")
+    adjust(database, {name: capacity}, {}, tenant_id=tenant_id, actor=actor)
+
+
+def adjust(
+    database: Database,
+    limits: Mapping[str, int | None],
+    rules: Mapping[str, Any],
+    *,
+    tenant_id: int,
+    actor: Actor,
+    installation: bool = True,
+) -> None:
+    """Sets limits of lanes, and rules (policy, targets, aging), while everything runs. Without `installation` only what
+    is the tenant's own: rules, resources and the global lane are everybody's."""
+    for capacity in limits.values():
+        if capacity is not None and not 1 <= capacity <= MOST:
+            raise BadInput(f"a limit must be a whole number from 1, or none, not {capacity}", field="limit")
+    if rules and not installation:
+        raise _not_yours(", ".join(rules))
+    if "policy" in rules:
+        find(rules["policy"])
 
     def work(tx: Tx) -> None:
         tx.run("claim_lock")
-        known = {
-            lane: (lane_id, kind) for lane_id, owner, kind, lane, _, _ in tx.run("lanes") if owner in (0, tenant_id)
-        }
-        lane = name if name in known else f"task:{name}"
-        if lane not in known:
-            near = closest(name, known)
-            hint = f"did you mean {near}?" if near else "see `headway limits ls`, or name it in the settings"
-            raise NotFound(f"there is no lane {name!r}: {hint}", code="unknown_lane")
-        lane_id, kind = known[lane]
-        if kind == "resource" and capacity is None:
-            raise BadInput(f"{name} is a resource: its capacity must be a number from 1", field="limit")
-        lanes.set_capacity(tx, lane_id, lane, capacity, actor)
+        for name, capacity in limits.items():
+            _set_limit(tx, name, capacity, tenant_id, actor, installation)
+        stored, _ = lanes.read_concurrency(tx)
+        wished = replace(stored, **rules)
+        if wished != stored:
+            lanes.save_concurrency(tx, wished, actor)
+            lanes.relane_all(tx, Lanes(tx.database), actor)
+            tx.wake()
 
     database.transact("limits", work)
+
+
+def _set_limit(tx: Tx, name: str, capacity: int | None, tenant_id: int, actor: Actor, installation: bool) -> None:
+    found = [row for row in tx.run("lanes") if row[1] in (0, tenant_id)]
+    known = {lane: (lane_id, owner, kind) for lane_id, owner, kind, lane, _, _ in found}
+    lane = name if name in known else f"task:{name}"
+    if lane not in known:
+        near = closest(name, known)
+        hint = f"did you mean {near}?" if near else "see `headway limits ls`, or name it in the settings"
+        raise NotFound(f"there is no lane {name!r}: {hint}", code="unknown_lane")
+    lane_id, owner, kind = known[lane]
+    if owner == 0 and not installation:
+        raise _not_yours(f"the limit of {name}")
+    if kind == "resource" and capacity is None:
+        raise BadInput(f"{name} is a resource: its capacity must be a number from 1", field="limit")
+    lanes.set_capacity(tx, lane_id, lane, capacity, actor)
+
+
+def _not_yours(what: str) -> Refused:
+    return Refused(f"{what} is everybody's: only a token of the system may change it", code="not_allowed")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from abc import ABC, abstractmethod
 
 from headway.errors import Unreachable
@@ -22,6 +23,9 @@ class Loop(ABC):
         self.ended = threading.Event()
         self.thread: threading.Thread | None = None
         self.unreachable = False
+        # When a round last went well, and how long it then wanted to wait.
+        self.went_at: float | None = None
+        self.pace = 0.0
 
     @abstractmethod
     def tick(self) -> float:
@@ -53,7 +57,12 @@ class Loop(ABC):
         if self.unreachable:
             log.warning("%s: the database is back", self.name)
         self.unreachable = False
+        self.went_at, self.pace = time.monotonic(), delay
         return delay
+
+    def quiet_for(self) -> float | None:
+        """Seconds since a round last went well; None before the first."""
+        return None if self.went_at is None else time.monotonic() - self.went_at
 
     def stop(self) -> None:
         self.ended.set()

@@ -1,16 +1,18 @@
 """Retention: whole chains and whole groups that ended long ago are deleted, and a tally says how many there were;
-reservations and ticks too."""
+reservations, ticks and webhooks too. Answers to idempotency keys go after a day, whatever the retention."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from headway.clock import micros
 from headway.engine.loop import Loop
-from headway.model.job import Job
-from headway.store import groups, jobs
+from headway.model.job import SYSTEM, Job
+from headway.store import answers, groups, jobs, live
 from headway.store.db import Database, Tx
 
 BATCH = 200
@@ -29,14 +31,23 @@ class Pruner(Loop):
         # How far this pass has come: chains that cannot go yet must not hide those behind them.
         self.after = START
         self.after_group = START
+        self.after_delivery = START
 
     def tick(self) -> float:
+        forgotten = self.prune_answers()
         if self.retention is None:
-            return INTERVAL
+            return 0.0 if forgotten else INTERVAL
         before = self.database.clock.now() - micros(self.retention)
         deleted = self.prune(before) + self.prune_groups(before) + self.prune_ticks(before)
-        deleted += self.prune_reservations(before)
-        return 0.0 if deleted else INTERVAL
+        deleted += self.prune_reservations(before) + self.prune_deliveries(before)
+        return 0.0 if deleted or forgotten else INTERVAL
+
+    def prune_answers(self) -> int:
+        """Some idempotency keys that are a day old, with their answers. How many went."""
+        with self.database.read() as tx:
+            if not tx.run("old_answer", kept=answers.KEPT):
+                return 0
+        return self.database.transact("prune_answers", answers.prune)
 
     def prune_reservations(self, before: int) -> int:
         """Some that ended before an instant, with their events; how many. No claim looks at them any more, so nobody
@@ -45,6 +56,17 @@ class Pruner(Loop):
             if not tx.run("ended_reservation", before=before):
                 return 0
         return self.database.transact("prune_reservations", lambda tx: _delete_reservations(tx, before))
+
+    def prune_deliveries(self, before: int) -> int:
+        """Some webhooks that ended before an instant, with their tries and events: those whose own event is gone.
+        Returns how many were looked at: 0 ends a pass."""
+        with self.database.read() as tx:
+            page = tx.run("prunable_deliveries", **_page(before, self.after_delivery))
+        self.after_delivery = (page[-1][0], page[-1][1]) if page else START
+        doomed = [number for _, number, may_go in page if may_go]
+        if doomed:
+            self.database.transact("prune_deliveries", lambda tx: _delete_deliveries(tx, json.dumps(doomed), before))
+        return len(page)
 
     def prune_groups(self, before: int) -> int:
         """Some groups that ended before an instant, each with all its jobs. Returns how many went: 0 ends a pass."""
@@ -91,13 +113,30 @@ class Pruner(Loop):
         return found
 
 
+@contextmanager
+def _pruning(tx: Tx, before: int) -> Iterator[None]:
+    """Opens the way to delete what ended before an instant, and notes that history is no longer whole before it."""
+    tx.run("begin_pruning")
+    tx.run("note_pruning", before=before)
+    newest = live.newest(tx)
+    yield
+    if live.newest(tx) < newest:
+        # SQLite would give their numbers again, and whoever comes back with one of them would miss what is new.
+        tx.run("note_pruned", newest=newest, actor=SYSTEM.text())
+    tx.run("end_pruning")
+
+
 def _delete_reservations(tx: Tx, before: int) -> int:
     tx.run("pin_plans")
-    tx.run("begin_pruning")
-    gone = tx.run("prune_reservations", before=before)
-    tx.run("prune_workers", before=before)
-    tx.run("end_pruning")
+    with _pruning(tx, before):
+        gone = tx.run("prune_reservations", before=before)
+        tx.run("prune_workers", before=before)
     return len(gone)
+
+
+def _delete_deliveries(tx: Tx, ids: str, before: int) -> None:
+    with _pruning(tx, before):
+        tx.run("prune_deliveries", ids=ids)
 
 
 def _page(before: int, after: tuple[int, int]) -> dict[str, int]:
@@ -122,10 +161,9 @@ def _delete(tx: Tx, chains: list[list[int]], before: int) -> tuple[int, list[str
     doomed = [job_id for chain in chains if retried.isdisjoint(chain) for job_id in chain if job_id in there]
     if not doomed:
         return 0, []
-    tx.run("begin_pruning")
-    files = _delete_jobs(tx, doomed)
-    tx.run("prune_workers", before=before)
-    tx.run("end_pruning")
+    with _pruning(tx, before):
+        files = _delete_jobs(tx, doomed)
+        tx.run("prune_workers", before=before)
     return len(doomed), files
 
 
@@ -139,13 +177,12 @@ def _delete_jobs(tx: Tx, doomed: list[int]) -> list[str]:
 
 
 def _delete_ticks(tx: Tx, before: int) -> int:
-    tx.run("begin_pruning")
-    gone = tx.run("prune_ticks", before=before)
-    if gone:
-        tx.run("prune_tick_events", ids=json.dumps([tick_id for _, tick_id in gone]))
-    for tenant_id, count in Counter(tenant_id for tenant_id, _ in gone).items():
-        tx.run("tally_ticks", tenant_id=tenant_id, count=count)
-    tx.run("end_pruning")
+    with _pruning(tx, before):
+        gone = tx.run("prune_ticks", before=before)
+        if gone:
+            tx.run("prune_tick_events", ids=json.dumps([tick_id for _, tick_id in gone]))
+        for tenant_id, count in Counter(tenant_id for tenant_id, _ in gone).items():
+            tx.run("tally_ticks", tenant_id=tenant_id, count=count)
     return len(gone)
 
 
@@ -160,9 +197,8 @@ def _delete_group(tx: Tx, group_id: int, before: int) -> tuple[int, list[str]]:
     jobs.lock_all(tx, [job_id for job_id, _ in there])
     if tx.run("retry_of_group", id=group_id) or len(tx.run("group_chains", group_id=group_id)) != len(there):
         return 0, []  # somebody retried something of it since we looked
-    tx.run("begin_pruning")
-    files = _delete_jobs(tx, [job_id for job_id, _ in there])
-    tx.run("tally_group", id=group_id)
-    tx.run("prune_group", id=group_id)
-    tx.run("end_pruning")
+    with _pruning(tx, before):
+        files = _delete_jobs(tx, [job_id for job_id, _ in there])
+        tx.run("tally_group", id=group_id)
+        tx.run("prune_group", id=group_id)
     return 1, files

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from headway.model.retry import RetryPolicy
 from headway.model.values import check_task_name, closest
 
 ISOLATIONS = ("async", "process", "thread")
+_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
+_OURS = frozenset(("api", "jobs", "targets", "healthz", "readyz", "metrics"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,10 @@ class Registry:
         other = self.specs.get(spec.name)
         if other is not None and other.function is not spec.function:
             raise BadInput(f"there are two tasks named {spec.name}: give one of them another name", field="task")
+        for one in self.specs.values():
+            if spec.direct is not None and one.direct == spec.direct and one.name != spec.name:
+                text = f"the tasks {one.name} and {spec.name} have the same path {spec.direct}"
+                raise BadInput(f"{text}: give one of them another", field="direct")
         self.specs[spec.name] = spec
 
     def get(self, name: str) -> TaskSpec:
@@ -99,7 +106,18 @@ def make_spec(
             ' module, make it `async def`, or pass isolation="thread"'
         )
     signature = Signature(function, task=name)
+    if direct is not None:
+        _check_path(direct)
     return TaskSpec(name, function, isolation, _where(function), signature, options, priority, retry, direct)
+
+
+def _check_path(direct: str) -> None:
+    """A task's own address must not be one of Headway's."""
+    if not _PATH.fullmatch(direct):
+        raise BadInput(f"direct must be a path like /story/generate, not {direct!r}", field="direct")
+    first = direct.split("/")[1]
+    if first in _OURS:
+        raise BadInput(f"direct: /{first} is Headway's own: take another path than {direct}", field="direct")
 
 
 def _where(function: Callable[..., Any]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headway.errors import NotFound, WrongState
 from headway.model.job import SYSTEM, Actor, Reservation
-from headway.store import claims, reservations
+from headway.store import claims, reservations, tenants
 from headway.store.db import Tx
 from headway.store.lanes import Lanes
 from headway.store.reservations import Active
@@ -38,6 +38,7 @@ def reserve(
 ) -> tuple[int, bool]:
     """A place at the end of the line: its number, and whether it is let in at once."""
     _lock(tx)
+    tenants.check_active(tx.run, wish.tenant_id)
     needed = lanes.needed(tx, wish.tenant_id, wish.task, wish.resources, on_target=wish.target_id is not None)
     number = reservations.add(
         tx,

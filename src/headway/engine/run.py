@@ -12,6 +12,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from headway.engine import tracing
 from headway.engine.calling import completed, failure_of, outcome_of
 from headway.engine.context import Context, Sink, Stop, Work
 from headway.engine.finish import Ended
@@ -89,6 +90,7 @@ class Running:
             results=self.carried.results,
             module=self.spec.module,
             connection=self._connection(params),
+            traceparent=tracing.carried(options.traceparent),
         )
 
     def call(self) -> Any:
@@ -150,7 +152,7 @@ class AsyncRunner:
             if running.stop.asked:  # stopped before it began
                 self._finish(running, Stopped())
                 continue
-            task = self.loop.create_task(self._run(running))
+            task = asyncio.Task(self._run(running), loop=self.loop)  # as `create_task`, which would ask for a factory
             running.ask = partial(self._cancel, task)
             if running.asked_at is not None:  # asked between the look above and here
                 task.cancel()
@@ -160,6 +162,7 @@ class AsyncRunner:
 
     async def _run(self, running: Running) -> None:
         timer = None
+        span = tracing.begin(running.claim)
         try:
             left, whole = running.timeout()
             if left is not None and whole is not None:
@@ -169,6 +172,8 @@ class AsyncRunner:
             outcome = failure_of(error)
         if timer is not None:
             timer.cancel()
+        if span is not None:
+            span.end(running.ended(outcome).outcome)
         self._finish(running, outcome)
 
     def _finish(self, running: Running, outcome: Outcome) -> None:
@@ -227,6 +232,13 @@ class SlotRunner:
     def _run(self, running: Running) -> Outcome:
         if running.stop.asked:
             return Stopped()
+        span = tracing.begin(running.claim)
+        outcome = self._perform(running)
+        if span is not None:
+            span.end(running.ended(outcome).outcome)
+        return outcome
+
+    def _perform(self, running: Running) -> Outcome:
         if running.spec.isolation == "thread":
             return self._run_here(running)
         try:

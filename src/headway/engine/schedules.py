@@ -5,7 +5,7 @@ A change first decides the ticks up to now under the definition that was in forc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,7 +19,7 @@ from headway.model.plan import failure_policy
 from headway.model.schedule import ORIGINS, Definition, Schedule, Tick, anchor_of
 from headway.model.ticks import next_due, times_of
 from headway.model.values import check_name, instant, instant_text, refuse
-from headway.store import groups, schedules
+from headway.store import groups, schedules, tenants
 from headway.store.db import Tx
 from headway.store.groups import Placed
 from headway.store.pages import Page
@@ -66,6 +66,7 @@ class Schedules:
         wishes = {"name": name, "definition": wished.text(), "enabled": enabled, "origin": origin}
 
         def work(tx: Tx) -> Schedule:
+            tenants.admit_schedule(tx, client.tenant_id)
             made = schedules.insert(tx, client.tenant_id, now=client._now(tx), actor=client.actor, **wishes)  # type: ignore[arg-type]
             if enabled:
                 next_at = next_due(wished, made.anchor, made.id, made.decided_until)
@@ -94,19 +95,23 @@ class Schedules:
         if_version: int | None = None,
         *,
         origin: str | None = None,
+        enabled: bool | None = None,
     ) -> Schedule:
-        """Fields of the definition, or its `name`. What is not named stays; null takes a field away."""
+        """Fields of the definition, or its `name`. What is not named stays; null takes a field away. `enabled` switches
+        it on or off in the same transaction."""
         given = dict(changes)
         name = given.pop("name", None)
         if name is not None:
             check_name(name, field="name")
 
         def change(schedule: Schedule, _now: int) -> Schedule:
-            wished = schedule.parsed.changed(given)
-            fields = {"definition": wished.text(), "name": name or schedule.name, "origin": origin or schedule.origin}
-            return replace(schedule, **fields)  # type: ignore[arg-type]
+            text = schedule.parsed.changed(given).text() if given else schedule.definition
+            fields = {"definition": text, "name": name or schedule.name, "origin": origin or schedule.origin}
+            switch = schedule.enabled if enabled is None else int(enabled)
+            return replace(schedule, enabled=switch, **fields)  # type: ignore[arg-type]
 
-        self.check(self.get(which).parsed.changed(given))
+        if given:
+            self.check(self.get(which).parsed.changed(given))
         return self._change("edit_schedule", "changed", which, change, if_version=if_version)
 
     def enable(self, which: int | str) -> Schedule:
@@ -119,13 +124,13 @@ class Schedules:
             "disable_schedule", "disabled", which, lambda schedule, _: replace(schedule, enabled=0), reason=reason
         )
 
-    def delete(self, which: int | str) -> Schedule:
+    def delete(self, which: int | str, *, if_version: int | None = None) -> Schedule:
         """Its executions and its ledger stay; its name is free again."""
 
         def change(schedule: Schedule, now: int) -> Schedule:
             return replace(schedule, enabled=0, deleted_at=now)
 
-        return self._change("delete_schedule", "deleted", which, change)
+        return self._change("delete_schedule", "deleted", which, change, if_version=if_version)
 
     def _change(
         self,
@@ -149,7 +154,9 @@ class Schedules:
             _check_name_free(tx, locked, wanted.name)
             wanted = _with_next(replace(change(settled, now), decided_until=max(now, settled.decided_until)))
             version = schedules.save(tx, wanted)
-            schedules.record(tx, wanted, kind, actor, version=version, reason=reason)
+            switched = kind == "changed" and wanted.enabled != locked.enabled
+            told = ("enabled" if wanted.enabled else "disabled") if switched else kind
+            schedules.record(tx, wanted, told, actor, version=version, reason=reason)
             tx.wake()
             return replace(wanted, version=version)
 
@@ -157,18 +164,27 @@ class Schedules:
 
     # --- running ---
 
-    def run(self, which: int | str, force: bool = False, params: Mapping[str, object] | None = None) -> int:
+    def run(
+        self,
+        which: int | str,
+        force: bool = False,
+        params: Mapping[str, object] | None = None,
+        *,
+        if_version: int | None = None,
+    ) -> int:
         """One execution now, also of a disabled schedule. `params` go over the schedule's own."""
         client = self.client
         extra = dict(params or {})
 
         def work(tx: Tx, one: Ready) -> int:
             locked, _ = self._lock(tx, one)
+            schedules.expect(locked, if_version)
             for other in () if force else groups.active(tx, locked.id):
                 text = f"schedule {locked.name!r} has an unfinished execution, {other.id}: wait for it, or force"
                 raise WrongState(text, status=other.status, execution_id=other.id)
             schedules.mark_run(tx, locked.id)
-            return groups.insert(tx, client.tenant_id, one.execution("manual"), client.actor)
+            with tenants.admitting(tx.run, client.tenant_id):
+                return groups.insert(tx, client.tenant_id, one.execution("manual"), client.actor)
 
         return self._on("run_schedule", which, work, params=extra)
 
@@ -183,16 +199,20 @@ class Schedules:
             wanted = _unfired(tx, locked, first, last, now)
             if dry_run:
                 return wanted
-            before = _still_open(tx, [group.id for group in groups.active(tx, locked.id)])
-            after = None if one.definition.overlap == "allow" else before
-            made: list[int] = []
-            for nominal_at in wanted:
-                placed = one.execution("backfill", nominal_at=nominal_at, after_id=after)
-                made.append(groups.insert(tx, client.tenant_id, placed, client.actor))
-                after = made[-1]
-            return made
+            with tenants.admitting(tx.run, client.tenant_id):
+                return self._fill_in(tx, one, locked, wanted)
 
         return self._on("backfill", which, work, params={})
+
+    def _fill_in(self, tx: Tx, one: Ready, locked: Schedule, wanted: Sequence[int]) -> list[int]:
+        before = _still_open(tx, [group.id for group in groups.active(tx, locked.id)])
+        after = None if one.definition.overlap == "allow" else before
+        made: list[int] = []
+        for nominal_at in wanted:
+            placed = one.execution("backfill", nominal_at=nominal_at, after_id=after)
+            made.append(groups.insert(tx, self.client.tenant_id, placed, self.client.actor))
+            after = made[-1]
+        return made
 
     # --- looking ---
 

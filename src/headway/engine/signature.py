@@ -58,6 +58,11 @@ class Signature:
         self._required = frozenset(name for name, p in self._named.items() if p.default is Parameter.empty)
         self._checks: dict[str, Check | None] | None = None
 
+    @property
+    def parameters(self) -> list[Parameter]:
+        """What it takes by name, the context left out."""
+        return list(self._named.values())
+
     def check(self, params: Mapping[str, object]) -> dict[str, object]:
         """The params as they were given (no defaults filled in), or one BadInput with everything that is wrong."""
         if not isinstance(params, Mapping):

@@ -8,8 +8,9 @@ import select
 import signal
 import time
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from headway.engine.loop import BACKOFF, Loop
+from headway.engine.loop import BACKOFF
 from headway.engine.recovery import Recovery
 from headway.engine.run import STOP_GRACE
 from headway.engine.worker import Worker
@@ -39,6 +40,16 @@ class Flag:
         return self.up
 
 
+class Part(Protocol):
+    """Something with a life of its own beside the worker: a loop, a server."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def join(self, seconds: float | None = None) -> None: ...
+
+
 class Supervisor:
     """One worker (or none) beside the loops every process has."""
 
@@ -47,7 +58,7 @@ class Supervisor:
         *,
         make_worker: Callable[[], Worker] | None,
         recovery: Recovery,
-        loops: Sequence[Loop] = (),
+        loops: Sequence[Part] = (),
         grace: float = 30.0,
     ) -> None:
         self.make_worker = make_worker

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from headway.clock import micros
+from headway.engine import tracing
 from headway.engine.client import Client
 from headway.engine.handle import Job
 from headway.engine.registry import TaskSpec, make_spec
@@ -16,6 +17,7 @@ from headway.errors import BadInput
 from headway.model.job import ON_ERROR, ON_LOST, ON_SHUTDOWN, NewJob, Options, check_choice
 from headway.model.retry import RetryPolicy
 from headway.model.values import check_budget, check_name, check_priority, check_resources, instant, seconds, to_json
+from headway.model.webhooks import JOB_EVENTS, check_events, check_url
 
 if TYPE_CHECKING:
     from headway.engine.direct import Caller
@@ -25,7 +27,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _OPTIONS = frozenset(
-    ("retry", "timeout", "budget", "on_lost", "on_error", "on_shutdown", "resources", "continue_on_failure")
+    (
+        *("retry", "timeout", "budget", "on_lost", "on_error", "on_shutdown", "resources", "continue_on_failure"),
+        *("webhook_url", "webhook_events", "traceparent"),
+    )
 )
 _RETRY = ("max_attempts", "base_delay", "max_delay", "jitter")
 
@@ -41,6 +46,9 @@ def make_options(
     on_shutdown: str | None = None,
     resources: Sequence[str] | None = None,
     continue_on_failure: bool = False,
+    webhook_url: str | None = None,
+    webhook_events: Sequence[str] | None = None,
+    traceparent: str | None = None,
 ) -> Options:
     """Options with some of them changed; whatever is wrong with them is said here."""
     check_choice(on_lost, ON_LOST, field="on_lost")
@@ -56,7 +64,18 @@ def make_options(
         on_shutdown=on_shutdown or base.on_shutdown,
         resources=base.resources if resources is None else check_resources(resources),
         continue_on_failure=bool(continue_on_failure),
+        **_webhook(base, webhook_url, webhook_events),
+        traceparent=base.traceparent if traceparent is None else tracing.check(traceparent),
     )
+
+
+def _webhook(base: Options, url: str | None, events: Sequence[str] | None) -> dict[str, Any]:
+    """Where a job itself wants its events to go."""
+    url = base.webhook_url if url is None else check_url(url, field="webhook_url")
+    if events is not None and url is None:
+        raise BadInput("webhook_events says which events go to webhook_url: give that too", field="webhook_events")
+    wanted = base.webhook_events if events is None else check_events(events, known=JOB_EVENTS, field="webhook_events")
+    return {"webhook_url": url, "webhook_events": wanted}
 
 
 def _positive(value: float, field: str) -> float:
@@ -126,6 +145,7 @@ class Wishes:
             "key": key,
             "hold": hold or None,
             "connection": connection,
+            "webhook_url": options.get("webhook_url"),
         }
         self.only_jobs = [name for name, wish in only_jobs.items() if wish is not None]
         self.options = make_options(spec.options, **options) if options else spec.options
@@ -232,19 +252,11 @@ class Task(Generic[P, R]):
 
     def call(self, *args: P.args, **params: P.kwargs) -> Any:
         """Runs it now, before the queue of its lanes, and answers its result. It is not a job."""
-        from headway.engine.direct import Direct  # with all that runs tasks: most processes only enqueue
+        from headway.engine.direct import prepare  # with all that runs tasks: most processes only enqueue
 
         if args:
             raise BadInput(f"{self.name}: give params by name, as in call(topic=…)", field="params")
-        wishes = self._wishes
-        if wishes.only_jobs:
-            name = wishes.only_jobs[0]
-            raise BadInput(f"{name} is for jobs: a direct call is the next one, once", field=name)
-        checked = self._params(params)
-        options, target = wishes.text(self._client().usual_retry), wishes.fields["target"]
-        assert target is None or isinstance(target, str)
-        direct = Direct(self.spec, checked, options, wishes.options.resources, target, wishes.wait)
-        return self._caller().call(direct)
+        return self._caller().call(prepare(self._client(), self.spec, params, self._wishes))
 
 
 def make_job(client: Client, task: str, params: Mapping[str, object], wishes: Mapping[str, Any]) -> NewJob:

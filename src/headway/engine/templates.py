@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headway.engine.task import make_job
-from headway.errors import BadInput, WrongState
+from headway.errors import BadInput, Busy, WrongState
 from headway.model import template as model
 from headway.model.job import NewJob
 from headway.model.template import Template
@@ -17,6 +17,8 @@ from headway.store.db import Tx
 
 if TYPE_CHECKING:
     from headway.engine.client import Client
+
+TRIES = 20
 
 
 class Templates:
@@ -38,29 +40,40 @@ class Templates:
 
     def edit(self, which: int | str, *, if_version: int | None = None, **changes: Any) -> Template:
         """Jobs and executions that exist keep what they got; `name` and `task` may change too."""
-        client = self.client
-        before = self.get(which)
         new_name, new_task = changes.pop("name", None), changes.pop("task", None)
-        check_name(new_name or before.name, field="name")
-        check_template(client, check_task_name(new_task or before.task), {**before.fields, **changes})
+        for _ in range(TRIES):
+            before = self.get(which)
+            check_name(new_name or before.name, field="name")
+            check_template(self.client, check_task_name(new_task or before.task), {**before.fields, **changes})
+            wished = replace(before, name=new_name or before.name, task=new_task or before.task)
+            wished = replace(wished, definition=model.changed(before, changes))
+            if (edited := self._edit(before, wished, if_version)) is not None:
+                return edited
+            which = before.id  # what was checked is not what is there any more; its name may have changed
+        raise Busy(f"template {which!r} is being changed by others all the time: try again", retry_after=1)
 
-        def work(tx: Tx) -> Template:
+    def _edit(self, before: Template, wished: Template, if_version: int | None) -> Template | None:
+        """None: somebody changed the template after it was read."""
+        client = self.client
+
+        def work(tx: Tx) -> Template | None:
             found = templates.lock(tx, client.tenant_id, before.id)
             _expect(found, if_version)
-            name, task = new_name or found.name, new_task or found.task
-            if name != found.name and _taken(tx, client.tenant_id, name):
-                raise BadInput(f"name: there is a template {name!r} already", code="name_taken", field="name")
-            text = model.changed(found, changes)
-            return templates.save(tx, replace(found, name=name, task=task, definition=text), "changed", client.actor)
+            if found.version != before.version:
+                return None
+            if wished.name != found.name and _taken(tx, client.tenant_id, wished.name):
+                raise BadInput(f"name: there is a template {wished.name!r} already", code="name_taken", field="name")
+            return templates.save(tx, wished, "changed", client.actor)
 
         return client.database.transact("edit_template", work)
 
-    def archive(self, which: int | str) -> Template:
+    def archive(self, which: int | str, *, if_version: int | None = None) -> Template:
         """No more jobs are made of it. Its name is free again."""
         client = self.client
 
         def work(tx: Tx) -> Template:
             found = templates.lock(tx, client.tenant_id, which)
+            _expect(found, if_version)
             return templates.save(tx, found, "archived", client.actor, archive=True)
 
         return client.database.transact("archive_template", work)
@@ -73,9 +86,9 @@ class Templates:
         with self.client.database.read() as tx:
             return templates.page(tx, self.client.tenant_id, after=after, archived=archived, limit=limit)
 
-    def job(self, which: int | str, params: Mapping[str, object] | None = None, **wishes: Any) -> NewJob:
+    def job(self, which: int | str | Template, params: Mapping[str, object] | None = None, **wishes: Any) -> NewJob:
         """A job as the template says, with other params and options where they are given."""
-        template = in_use(self.get(which))
+        template = in_use(which if isinstance(which, Template) else self.get(which))
         merged = {**template.params, **(params or {})}
         job = make_job(self.client, template.task, merged, {**template.wishes, **wishes})
         return replace(job, template_id=template.id)

@@ -93,6 +93,8 @@ class Worker(WokenLoop):
         self.alone = False
         self.at_turn = False
         self.heartbeat: Heartbeat | None = None
+        # Work may hold the interpreter from its first moment: nothing is claimed before the heartbeat is up.
+        self.beating = True
         self.async_runner: AsyncRunner | None = None
         self.slot_runners: dict[int, SlotRunner] = {}
 
@@ -101,6 +103,7 @@ class Worker(WokenLoop):
     def register(self) -> None:
         """Makes the worker known, then starts what renews its lease."""
         self.database.transact("register", self._register)
+        self.beating = False
         self.heartbeat = Heartbeat(
             {
                 "worker_id": self.who.id,
@@ -111,6 +114,7 @@ class Worker(WokenLoop):
                 "pid": self.who.pid,
             },
             self.hear,
+            idle=True,
         )
 
     def _register(self, tx: Tx) -> None:
@@ -136,6 +140,9 @@ class Worker(WokenLoop):
             self.abandoned = self.abandoned and bool(self.at_work)
             for job_id, fence, _ in said["stops"]:
                 self.stop_job(job_id, fence)
+            if not self.beating:
+                self.beating = True
+                self.waiter.nudge()
         if "late" in said and time.monotonic() - self.renewed > self.wishes.lease * TELL:
             log.warning("could not renew the lease for %.0f s (%s): stopping all work", said["late"], said["why"])
             self.abandon(f"the worker could not renew its lease for {said['late']:.0f} s and stopped its work")
@@ -164,6 +171,10 @@ class Worker(WokenLoop):
 
     # --- one turn ---
 
+    def wait(self, seconds: float) -> None:
+        # Also for no time at all: a nudge that the next turn answers anyway would be another look, for nothing.
+        self.waiter.wait(seconds)
+
     def tick(self) -> float:
         self.at_turn = True  # before `draining` is looked at: who sets that and then sees no turn gets no new claim
         try:
@@ -182,7 +193,7 @@ class Worker(WokenLoop):
             self.renew()
         ended = self._collect()
         pending = self._due_notes(ended)
-        room = 0 if self.draining or self.stuck else len(self.free) + len(ended)
+        room = len(self.free) + len(ended) if self.beating and not (self.draining or self.stuck) else 0
         missed, self.missed = self.missed, set()
         if ended or pending or self.draining != self.said_draining or self._look(room):
             self._turn(ended, pending, room, missed)
@@ -249,10 +260,9 @@ class Worker(WokenLoop):
             self.uncertain = isinstance(error, CommitUnknown)
             self._undo(ended, pending, alone=not isinstance(error, HeadwayError))
             raise
-        self.free = slots
+        taken = {claim.slot for claim in fresh}
+        self.free = [slot for slot in slots if slot not in taken]
         self.said_draining = draining
-        for claim in fresh:
-            self.free.remove(claim.slot)
         for running, _ in ended:
             self.running.pop(running.claim.job_id, None)
             self.notes.end(running.claim.job_id)
@@ -415,6 +425,8 @@ class Worker(WokenLoop):
 
     def _delay(self) -> float:
         delay = 0.0 if self.ended_work or self.missed else POLL_SECONDS
+        if not self.beating:
+            delay = min(delay, self.wishes.lease / 3)  # until then it renews itself
         if self.due is not None:
             delay = min(delay, max(0.0, self.due - time.monotonic()) + 0.0005)
         if self.notes_at is not None:

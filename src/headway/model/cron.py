@@ -9,15 +9,29 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import date, datetime
-from itertools import islice
+from itertools import islice, pairwise
 from zoneinfo import ZoneInfo
 
 from headway.model.cron_fields import Cron, parse
 from headway.model.zones import DAY, LAST_YEAR, Stretch, check_zone, first_second, stretches
 
-__all__ = ["Cron", "check_zone", "count", "last_ticks", "next_tick", "notes", "parse", "previous_tick", "ticks"]
+__all__ = [
+    "LATEST",
+    "Cron",
+    "check_zone",
+    "count",
+    "last_ticks",
+    "next_tick",
+    "notes",
+    "parse",
+    "previous_tick",
+    "shortest_gap",
+    "ticks",
+]
 
 SECOND = 1_000_000
+# No schedule has a time after this one.
+LATEST = first_second(LAST_YEAR + 1) * SECOND - 1
 # 29 February meets a given weekday at least every 40 years; twice that, should a zone have skipped that very day.
 SEARCH = 81 * 366 * DAY * SECOND
 
@@ -60,6 +74,19 @@ def _count_walls(cron: Cron, begin: int, end: int) -> int:
         bisect_left(cron.times, end - day * DAY) - bisect_left(cron.times, begin - day * DAY)
         for day in _days(cron, begin // DAY, (end - 1) // DAY)
     )
+
+
+def shortest_gap(cron: Cron) -> int:
+    """The seconds between two neighbouring times, by a wall clock that nobody changes; two days at most."""
+    within = min((later - time for time, later in pairwise(cron.times)), default=2 * DAY)
+    across = cron.times[0] + DAY - cron.times[-1]
+    return across if across < within and _on_neighbouring_days(cron) else within
+
+
+def _on_neighbouring_days(cron: Cron) -> bool:
+    """In eight years every date meets a leap year and most weekdays."""
+    first = date(2000, 1, 1).toordinal() - _EPOCH
+    return any(later - day == 1 for day, later in pairwise(_days(cron, first, first + 8 * 366)))
 
 
 # --- ticks --------------------------------------------------------------------------------------------------------

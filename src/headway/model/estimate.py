@@ -9,23 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from headway.model.lanes import (
-    Aged,
-    Aging,
-    Bucket,
-    Pick,
-    Place,
-    Queue,
-    Reserved,
-    Rooms,
-    Stage,
-    grants,
-    head,
-    plan,
-    plan_aged,
-)
-from headway.model.lanes import Levels as Sources
+from headway.model.lanes import Bucket, Place, Queue, Reserved, Rooms, Stage, grants, head
 from headway.model.lanes import reserve as close_reserved
+from headway.model.picking import Aged, Aging, Pick, plan, plan_aged, told
+from headway.model.picking import Levels as Sources
 
 Kind = tuple[int, str]  # a tenant and a task: what durations are known by
 NO_STAGE = (None, None)
@@ -86,7 +73,7 @@ class Waiter:
 @dataclass(frozen=True, slots=True)
 class Occupant:
     """A running job, or a direct call. `hand`: whose slot is free when it ends, `call`: which reservation is over.
-    Without a `kind` nobody knows when that is."""
+    Without a `kind` nobody knows when that is. `tenant_id`: of a job."""
 
     lanes: tuple[int, ...]
     kind: Kind | None
@@ -96,6 +83,7 @@ class Occupant:
     hand: int | None = None
     call: int | None = None
     stage: Stage | None = None
+    tenant_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +104,8 @@ class Call:
 class Line:
     """Everything that decides when the jobs in it start. `hands`: the tasks and free slots of each living worker.
     `paused`: tenants (0: all) and until when. `shut`: targets that a person has to open. `aging` in microseconds.
-    `policy`: the lanes in which the jobs of a stage count as one."""
+    `policy`: the lanes in which the jobs of a stage count as one. `limits`: how many jobs tenants may run. `turns`: the
+    number of each tenant's last turn."""
 
     now: int
     waiting: Sequence[Waiter]
@@ -128,6 +117,8 @@ class Line:
     shut: frozenset[int] = frozenset()
     aging: int | None = None
     policy: frozenset[int] = frozenset()
+    limits: Mapping[int, int] = field(default_factory=dict)
+    turns: Mapping[int, int] = field(default_factory=dict)
 
 
 History = Mapping[Kind, Sequence[int]]
@@ -163,6 +154,8 @@ class _Play:
         self.lasts = lasts
         self.time = line.now
         self.free = {lane: limit for lane, limit in line.capacity.items() if limit is not None}
+        self.left = dict(line.limits)
+        self.turns = dict(line.turns)
         self.inside: dict[int, Counter[Stage]] = {lane: Counter() for lane in line.policy if lane in self.free}
         self.slots = [free for _, free in line.hands]
         self.calls = {call.reserved.id: call for call in line.calls}
@@ -180,6 +173,7 @@ class _Play:
         granted = [call.occupant for call in line.calls if call.reserved.granted]
         for one in (*line.running, *granted):
             self._take(one.lanes, one.stage)
+            self._count(one, -1)
             self._begin(one)
 
     def start_of(self, job_id: int) -> int | None:
@@ -221,6 +215,11 @@ class _Play:
             if lane in self.free and self._enter(lane, stage):
                 self.free[lane] -= 1
 
+    def _count(self, one: Occupant, by: int) -> None:
+        """Of what its tenant may run."""
+        if one.tenant_id in self.left:
+            self.left[one.tenant_id] += by
+
     def _enter(self, lane: int, stage: Stage | None) -> bool:
         """Whether it takes a place: the first of a stage does."""
         if stage is None or lane not in self.inside:
@@ -248,6 +247,7 @@ class _Play:
         for lane in one.lanes:
             if lane in self.free and self._exit(lane, one.stage):
                 self.free[lane] += 1
+        self._count(one, 1)
         if one.call is not None:
             del self.calls[one.call]
         if one.hand is not None:
@@ -306,7 +306,8 @@ class _Play:
     def _rooms(self) -> Rooms:
         """What is left to the queue. Granted calls have taken theirs already."""
         stages = {lane: {stage for stage, n in inside.items() if n} for lane, inside in self.inside.items()}
-        rooms, reserved = Rooms(self.free, stages=stages), [call.reserved for call in self.calls.values()]
+        rooms = Rooms(self.free, stages=stages, tenants=self.left)
+        reserved = [call.reserved for call in self.calls.values()]
         close_reserved(rooms, [replace(one, granted=False) for one in reserved], {})
         targets = {one.target_id for one in reserved}
         rooms.barred = {job_id for target, job_id in self.open.items() if target in targets}
@@ -333,17 +334,22 @@ class _Play:
         return until is None or until > self.time
 
     def _plan(self, count: int, tasks: frozenset[str], rooms: Rooms) -> list[Pick]:
-        ready = [b for b in self._ready() if b.task in tasks and (rooms.admits(b) or rooms.keeps(b))]
+        every = list(self._ready())
+        ready = [b for b in every if b.task in tasks and (rooms.admits(b) or rooms.keeps(b))]
         if not ready:
             return []
+        turns = self.turns if len({b.tenant_id for b in every}) > 1 else None
 
         def others() -> list[Bucket]:
             return [b for b in self._ready() if b.task not in tasks]
 
         if self.line.aging is None:
-            return plan(count, ready, rooms, self._places, others)
-        aging = Aging(self.line.aging, self.time)
-        return plan_aged(count, self._sources(ready), rooms, aging, others, self._sources)
+            picks = plan(count, ready, rooms, self._places, others, turns)
+        else:
+            aging = Aging(self.line.aging, self.time)
+            picks = plan_aged(count, self._sources(ready), rooms, aging, others, self._sources, turns)
+        self.turns |= told(picks)
+        return picks
 
     def _sources(self, buckets: Iterable[Bucket]) -> Sources:
         levels: dict[int, list[tuple[Bucket, Iterator[Aged]]]] = {}
@@ -366,4 +372,6 @@ class _Play:
             self.holders.pop(one.target_id, None)
         for lane in one.bucket.lanes:
             self._enter(lane, one.stage)
-        self._begin(Occupant(one.bucket.lanes, one.kind, self.time, one.ran, one.target_id, hand, stage=one.stage))
+        stage, tenant_id = one.stage, one.bucket.tenant_id
+        took = Occupant(one.bucket.lanes, one.kind, self.time, one.ran, one.target_id, hand, None, stage, tenant_id)
+        self._begin(took)

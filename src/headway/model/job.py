@@ -57,6 +57,9 @@ class Options:
     on_shutdown: str | None = None
     resources: tuple[str, ...] = ()
     continue_on_failure: bool = False
+    webhook_url: str | None = None
+    webhook_events: tuple[str, ...] = ()
+    traceparent: str | None = None
 
     def text(self) -> str:
         wishes = {name: value for name, value in asdict(self).items() if value not in (None, False, (), [])}
@@ -69,6 +72,7 @@ class Options:
         wishes: dict[str, Any] = json.loads(text)
         wishes["budget"] = tuple(sorted(wishes.get("budget", {}).items()))
         wishes["resources"] = tuple(wishes.get("resources", ()))
+        wishes["webhook_events"] = tuple(wishes.get("webhook_events", ()))
         wishes["retry"] = RetryPolicy(**wishes.get("retry", {}))
         return Options(**wishes)
 

@@ -1,12 +1,9 @@
-"""Which queued jobs run next: room in lanes, the merge of the open buckets in queue order, and aging."""
+"""Room: what running jobs and reservations leave of the lanes, and of what each tenant may run."""
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count as numbers
-from typing import NamedTuple
 
 # After so many direct calls in a row, a job that waits for the same lane goes first.
 BURST = 8
@@ -49,7 +46,7 @@ class Rooms:
     direct calls had it so long that one job goes first. `barred` are jobs whose target is reserved.
 
     `stages` has the stages in each limited lane of the policy, where a stage takes one place. `joins` are the full ones
-    of these that take further members.
+    of these that take further members. `tenants` is what those with a limit may still run.
     """
 
     free: dict[int, int] = field(default_factory=dict)
@@ -58,8 +55,11 @@ class Rooms:
     barred: set[int] = field(default_factory=set)
     stages: dict[int, set[Stage]] = field(default_factory=dict)
     joins: set[int] = field(default_factory=set)
+    tenants: dict[int, int] = field(default_factory=dict)
 
     def admits(self, bucket: Bucket) -> bool:
+        if self.tenants and self.tenants.get(bucket.tenant_id, 1) <= 0:
+            return False
         # Not `all(…)`, which costs thrice as much: every claim comes here for every bucket.
         for lane in bucket.lanes:  # noqa: SIM110
             if self.free.get(lane, 1) <= 0 or lane in self.closed:
@@ -69,7 +69,7 @@ class Rooms:
     def keeps(self, bucket: Bucket) -> bool:
         """Whether all that is in the way of these jobs are lanes that take members of the stages in them."""
         joins = self.joins
-        if joins.isdisjoint(bucket.lanes):
+        if joins.isdisjoint(bucket.lanes) or self.tenants.get(bucket.tenant_id, 1) <= 0:
             return False
         return all(lane in joins or (self.free.get(lane, 1) > 0 and lane not in self.closed) for lane in bucket.lanes)
 
@@ -88,6 +88,12 @@ class Rooms:
         """A lane that is reserved takes no members: whoever has reserved it goes before them."""
         shut = self.closed | self.turns
         self.joins = {n for n, inside in self.stages.items() if inside and self.free[n] <= 0 and n not in shut}
+
+    def enter(self, bucket: Bucket, stage: Stage | None = None) -> None:
+        """A job runs."""
+        self.take(bucket.lanes, stage)
+        if bucket.tenant_id in self.tenants:
+            self.tenants[bucket.tenant_id] -= 1
 
     def take(self, lanes: Iterable[int], stage: Stage | None = None) -> None:
         for lane in lanes:
@@ -117,9 +123,10 @@ def rooms_of(
     running: Mapping[int, int],
     policy: Collection[int] = (),
     members: Members | None = None,
+    limits: Mapping[int, int] | None = None,
 ) -> Rooms:
     """Free places per limited lane. `running` counts the running jobs per bucket, `members` those of stages among them.
-    In the lanes of the `policy` a stage takes one place."""
+    In the lanes of the `policy` a stage takes one place. `limits`: how many jobs tenants may run."""
     free = {lane: limit for lane, limit in capacity.items() if limit is not None}
     for bucket in buckets:
         count = running.get(bucket.id, 0)
@@ -127,6 +134,11 @@ def rooms_of(
             if lane in free:
                 free[lane] -= count
     rooms = Rooms(free, stages={lane: set() for lane in policy if lane in free})
+    if limits:
+        rooms.tenants = dict(limits)
+        for bucket in buckets:
+            if bucket.tenant_id in limits:
+                rooms.tenants[bucket.tenant_id] -= running.get(bucket.id, 0)
     if members:
         by_id = {bucket.id: bucket for bucket in buckets}
         for (bucket_id, stage), count in members.items():
@@ -160,184 +172,6 @@ def shut_targets(reserved: Sequence[Reserved], streaks: Mapping[int, int]) -> se
     granted = {one.target_id for one in reserved if one.granted}
     targets = {one.target_id for one in reserved if one.target_id is not None}
     return {target for target in targets if target in granted or streaks.get(target, 0) < BURST}
-
-
-class Pick(NamedTuple):
-    job_id: int
-    bucket: Bucket
-    stage: Stage | None = None
-
-
-Source = Callable[[Bucket], Iterator[Place]]
-Others = Callable[[], Iterable[Bucket]]
-_Entry = tuple[Place, int, Bucket, Iterator[Place], bool]
-
-
-def plan(count: int, buckets: Sequence[Bucket], rooms: Rooms, places: Source, others: Others = tuple) -> list[Pick]:
-    """The next `count` jobs in queue order, each with room in all its lanes when its turn comes.
-
-    `places` yields the places of one bucket in order; it is never asked for more than the claim needs. Whoever is
-    passed over because stages fill a lane keeps further members off it, also one of the `others`, which are not to be
-    picked.
-    """
-    heap: list[_Entry] = []
-
-    def push(bucket: Bucket, tie: int, *, ours: bool) -> None:
-        source = places(bucket)
-        first = next(source, None)
-        if first is not None:
-            heapq.heappush(heap, (first, tie, bucket, source, ours))
-
-    for bucket in buckets:
-        if rooms.admits(bucket) or rooms.keeps(bucket):
-            push(bucket, bucket.id, ours=True)
-    watch, ties = _Watch(buckets), numbers(1)
-    picks: list[Pick] = []
-    while heap and len(picks) < count:
-        if rooms.joins and watch.news(rooms):
-            for bucket in watch.waiting(others(), rooms):
-                push(bucket, -next(ties), ours=False)
-        place, tie, bucket, source, ours = heap[0]
-        admits = rooms.admits(bucket)
-        if not admits and not rooms.keeps(bucket):
-            heapq.heappop(heap)
-            continue
-        if place[3] not in rooms.barred:
-            stage = None if place[4] is None else stage_of(*place[4:])
-            if not admits and not rooms.lets_join(bucket, stage):
-                rooms.drain(bucket.lanes)
-                heapq.heappop(heap)
-                continue
-            if ours:
-                picks.append(Pick(place[3], bucket, stage))
-                rooms.take(bucket.lanes, stage)
-                if len(picks) == count:
-                    break
-        following = next(source, None)
-        if following is None:
-            heapq.heappop(heap)
-        else:
-            heapq.heapreplace(heap, (following, tie, bucket, source, ours))
-    return picks
-
-
-class _Watch:
-    """Which lanes members may join that whoever plans has jobs for. Where there is a new one, jobs that are not to be
-    picked, and had room until now, may wait for it."""
-
-    def __init__(self, buckets: Iterable[Bucket]) -> None:
-        self.buckets = buckets
-        self.seen: set[int] = set()
-        self.new: set[int] = set()
-
-    def news(self, rooms: Rooms) -> bool:
-        self.new = rooms.joins - self.seen
-        if self.new:
-            self.seen |= self.new
-            self.new &= {lane for bucket in self.buckets for lane in bucket.lanes}
-        return bool(self.new)
-
-    def waiting(self, others: Iterable[Bucket], rooms: Rooms) -> list[Bucket]:
-        return [one for one in others if not self.new.isdisjoint(one.lanes) and rooms.keeps(one)]
-
-
-@dataclass(frozen=True, slots=True)
-class Aging:
-    """Waiting for `interval` microseconds counts as one more priority."""
-
-    interval: int
-    now: int
-
-    def effective(self, priority: int, queued_at: int) -> int:
-        return min(100, priority + max(0, self.now - queued_at) // self.interval)
-
-
-# position, created_at, id, queued_at: a place within one priority, and since when; then group and stage.
-Aged = tuple[int, int, int, int, int | None, int | None]
-Levels = Mapping[int, Sequence[tuple[Bucket, Iterator[Aged]]]]  # by plain priority
-OtherLevels = Callable[[Collection[Bucket]], Levels]
-
-
-def plan_aged(
-    count: int, levels: Levels, rooms: Rooms, aging: Aging, others: Others = tuple, of_others: OtherLevels | None = None
-) -> list[Pick]:
-    """As `plan`, but the first eligible job of each priority competes with its priority raised by its age.
-
-    Ties go to the higher plain priority; the order within a priority never changes. Who is passed over because stages
-    fill a lane keeps further members off it if, with room there, it would have been taken before the next pick.
-    """
-    queues = {priority: _Level(sources) for priority, sources in levels.items()}
-    watch = _Watch({bucket for sources in levels.values() for bucket, _ in sources})
-    picks: list[Pick] = []
-    while len(picks) < count:
-        if rooms.joins and of_others is not None and watch.news(rooms):
-            for priority, sources in of_others(watch.waiting(others(), rooms)).items():
-                queues.setdefault(priority, _Level(())).watch(sources)
-        firsts = [(p, queue.first(rooms)) for p, queue in queues.items()]
-        best = max(((aging.effective(p, place[3]), p) for p, place in firsts if place is not None), default=None)
-        if best is None:
-            break
-        passed = {lane for p, queue in queues.items() for lane in queue.ahead_of(best, p, aging)}
-        if not rooms.drain(passed):
-            picks.append(queues[best[1]].take(rooms))
-    return picks
-
-
-class _Level:
-    """The jobs of one priority, over all buckets. `passed` are those that wait for members to make way, and the lanes
-    that nobody of this priority joins behind them."""
-
-    def __init__(self, sources: Sequence[tuple[Bucket, Iterator[Aged]]]) -> None:
-        self.heap: list[tuple[Aged, int, Bucket, Iterator[Aged], bool]] = []
-        self.passed: list[tuple[Aged, set[int]]] = []
-        self.ties = numbers()
-        for bucket, source in sources:
-            self._push(bucket, source, ours=True)
-
-    def watch(self, sources: Sequence[tuple[Bucket, Iterator[Aged]]]) -> None:
-        """Jobs that are not to be picked."""
-        for bucket, source in sources:
-            self._push(bucket, source, ours=False)
-
-    def _push(self, bucket: Bucket, source: Iterator[Aged], *, ours: bool) -> None:
-        place = next(source, None)
-        if place is not None:
-            heapq.heappush(self.heap, (place, next(self.ties), bucket, source, ours))
-
-    def first(self, rooms: Rooms) -> Aged | None:
-        """The first job that may run; what cannot run any more in this claim is dropped."""
-        while self.heap:
-            place, _, bucket, source, ours = self.heap[0]
-            admits = rooms.admits(bucket)
-            if not admits and not (rooms.keeps(bucket) and self._lets_join(bucket)):
-                heapq.heappop(self.heap)
-                continue
-            fits = admits or rooms.lets_join(bucket, stage_of(*place[4:]))
-            barred = place[2] in rooms.barred
-            if fits and ours and not barred:
-                return place
-            heapq.heappop(self.heap)
-            if fits or barred:
-                self._push(bucket, source, ours=ours)
-            else:
-                self.passed.append((place, rooms.joins.intersection(bucket.lanes)))
-        return None
-
-    def _lets_join(self, bucket: Bucket) -> bool:
-        return all(lanes.isdisjoint(bucket.lanes) for _, lanes in self.passed)
-
-    def ahead_of(self, best: tuple[int, int], priority: int, aging: Aging) -> Iterator[int]:
-        """The lanes of those that were passed over and come before the best one: its effective and plain priority."""
-        for place, lanes in self.passed:
-            if priority == best[1] or (aging.effective(priority, place[3]), priority) > best:
-                yield from lanes
-
-    def take(self, rooms: Rooms) -> Pick:
-        place, _, bucket, source, _ = heapq.heappop(self.heap)
-        stage = stage_of(*place[4:])
-        rooms.take(bucket.lanes, stage)
-        self._push(bucket, source, ours=True)
-        return Pick(place[2], bucket, stage)
 
 
 # --- targets ------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A file of templates, schedules and targets as it is to be: read with every problem told, and compared. Pure.
+"""A file of templates, schedules, targets and webhooks as it is to be: read with every problem told, compared. Pure.
 
 What the file does not name is nobody's business here: it is left as it is.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, time
 from typing import Any
@@ -17,8 +17,9 @@ from headway.errors import BadInput
 from headway.model import template as templates
 from headway.model.schedule import WHAT, WHEN, Definition, StepWish
 from headway.model.values import check_name, check_note, check_task_name, closest
+from headway.model.webhooks import check_description, check_events, check_tries, check_url
 
-TABLES = ("templates", "schedules", "targets")
+TABLES = ("templates", "schedules", "targets", "webhooks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +49,25 @@ class TargetWish:
 
 
 @dataclass(frozen=True, slots=True)
+class WebhookWish:
+    """Known by its address. What the file does not say is as usual, but for `enabled`, which stays."""
+
+    place: str
+    url: str
+    events: tuple[str, ...] = ()
+    description: str | None = None
+    max_tries: int | None = None
+    enabled: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """What a file says, in the order in which it is made: schedules name templates."""
 
     templates: tuple[TemplateWish, ...] = ()
     schedules: tuple[ScheduleWish, ...] = ()
     targets: tuple[TargetWish, ...] = ()
+    webhooks: tuple[WebhookWish, ...] = ()
 
     def standing_alone(self, definition: Definition) -> Definition:
         """The same work without the templates of this file, which may not be stored yet."""
@@ -84,8 +98,10 @@ class _Reader:
     text: str
     problems: list[str] = field(default_factory=list)
 
-    def tables(self, tree: Mapping[str, Any], table: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
-        """Each table with its place and its name; names are said once."""
+    def tables(
+        self, tree: Mapping[str, Any], table: str, key: str = "name"
+    ) -> Iterator[tuple[str, str, dict[str, Any]]]:
+        """Each table with its place and its name; names are said once. A webhook's name is its address."""
         found = tree.get(table, [])
         if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
             self.problems.append(f"{self.file}: {table} must be tables: write [[{table}]] above each")
@@ -95,7 +111,8 @@ class _Reader:
             given = {name: _plain(value) for name, value in one.items()}
             place = f"{self.file}{lines[n]}: {table}[{n}]"
             try:
-                name = check_name(given.pop("name", None) or "", field="name")
+                known = given.pop(key, None) or ""
+                name = check_url(known) if key == "url" else check_name(known, field="name")
             except BadInput as error:
                 self.problems.append(f"{place}: {error}")
                 continue
@@ -147,6 +164,33 @@ class _Reader:
             self.problems.append(f"{place}: {error}")
         return None if len(self.problems) > before else TargetWish(place, name, paused, note)
 
+    def webhook(self, place: str, url: str, given: dict[str, Any]) -> WebhookWish | None:
+        before = len(self.problems)
+        checks: dict[str, Callable[[Any], Any]] = {
+            "events": check_events,
+            "description": check_description,
+            "max_tries": check_tries,
+            "enabled": _check_switch,
+        }
+        checked: dict[str, Any] = {}
+        for name, value in given.items():
+            if name == "secret":
+                self.problems.append(f"{place}: secret: it does not belong into a file: it is made, and shown once")
+            elif name not in checks:
+                self.problems.append(f"{place}: {name}: a webhook has no such field: it has url, {', '.join(checks)}")
+            else:
+                try:
+                    checked[name] = checks[name](value)
+                except BadInput as error:
+                    self.problems.append(f"{place}: {error}")
+        return None if len(self.problems) > before else WebhookWish(place, url, **checked)
+
+
+def _check_switch(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise BadInput("enabled must be true or false", field="enabled")
+    return value
+
 
 def read(text: str, file: str) -> Manifest:
     """Refused with all that is wrong with it."""
@@ -158,12 +202,13 @@ def read(text: str, file: str) -> Manifest:
     for name in tree:
         if name not in TABLES:
             near = closest(name, TABLES)
-            hint = f"did you mean [[{near}]]?" if near else "it has [[templates]], [[schedules]] and [[targets]]"
+            hint = f"did you mean [[{near}]]?" if near else f"it has {', '.join(f'[[{one}]]' for one in TABLES)}"
             reader.problems.append(f"{file}: {name}: there is no such table: {hint}")
     found = Manifest(
         tuple(filter(None, [reader.template(*table) for table in reader.tables(tree, "templates")])),
         tuple(filter(None, [reader.schedule(*table) for table in reader.tables(tree, "schedules")])),
         tuple(filter(None, [reader.target(*table) for table in reader.tables(tree, "targets")])),
+        tuple(filter(None, [reader.webhook(*table) for table in reader.tables(tree, "webhooks", "url")])),
     )
     refuse(file, reader.problems)
     return found

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from headway.errors import BadInput
@@ -20,6 +21,7 @@ from headway.model.values import (
     check_note,
     check_task_name,
     closest,
+    duration_text,
     from_json,
     instant,
     instant_text,
@@ -247,7 +249,14 @@ def _times(value: object) -> tuple[int, ...]:
         refuse("times", 'must be a list of times, like ["2026-03-01T09:00:00Z"]')
     if len(value) > MOST_TIMES:
         refuse("times", f"has {len(value)} times, the limit is {MOST_TIMES}: use cron or interval")
-    return tuple(sorted({instant(one, field=f"times[{n}]") for n, one in enumerate(value)}))
+    return tuple(sorted({_moment(one, f"times[{n}]") for n, one in enumerate(value)}))
+
+
+def _moment(value: object, field: str) -> int:
+    moment = instant(value, field=field)
+    if moment > cron.LATEST:
+        refuse(field, f"is after {instant_text(cron.LATEST)[:10]}, the last day that a schedule can have")
+    return moment
 
 
 def _params(value: object, field: str = "params") -> Mapping[str, Any]:
@@ -364,8 +373,18 @@ def stages_of(steps: Sequence[StepWish]) -> list[int]:
 def _check_together(made: Definition) -> None:
     if made.start is not None and made.end is not None and made.end < made.start:
         refuse("end", "is before start: nothing would ever fire")
-    if made.interval is not None and made.jitter >= made.interval:
-        refuse("jitter", "must be shorter than the interval")
+    gap = _shortest_gap(made) if made.jitter else None
+    if gap is not None and made.jitter >= gap:
+        refuse("jitter", f"must be shorter than the shortest time between two ticks, which is {duration_text(gap)}")
+
+
+def _shortest_gap(made: Definition) -> float | None:
+    """Seconds. A tick that its jitter moved beyond the next one would keep that waiting, and fire together with it."""
+    if made.interval is not None:
+        return made.interval
+    if made.cron is not None:
+        return cron.shortest_gap(cron.parse(made.cron))
+    return min(((later - time) / 1_000_000 for time, later in pairwise(made.times)), default=None)
 
 
 _PARSERS = {
@@ -382,7 +401,7 @@ _PARSERS = {
     "window": _window,
     "cap": _cap,
     "jitter": _jitter,
-    "start": lambda value: instant(value, field="start"),
+    "start": lambda value: _moment(value, "start"),
     "end": lambda value: instant(value, field="end"),
     "note": _note,
 }

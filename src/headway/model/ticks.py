@@ -22,6 +22,8 @@ from headway.model.schedule import Definition
 GRACE = 60_000_000
 OVERLAP = "overlap"
 OUTSIDE = "outside start and end"
+INACTIVE = "tenant inactive"
+LIMITED = "tenant limit reached"
 
 
 def _micros(seconds: float) -> int:
@@ -81,7 +83,8 @@ class ByInterval:
         return [self.anchor + number * self.step for number in numbers]
 
     def next(self, after: int) -> int | None:
-        return self.anchor + (self._number(after) + 1) * self.step
+        found = self.anchor + (self._number(after) + 1) * self.step
+        return found if found <= cron.LATEST else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,14 +215,18 @@ def decide(
     active: bool = False,
     waiting: bool = False,
     settle: bool = False,
+    inactive: bool = False,
 ) -> Decision:
     """Decides what has become due. `active`: the schedule has an unfinished execution; `waiting`: one that has not
-    begun. With `settle` the jitter is not waited for: everything up to now is decided."""
+    begun. With `settle` the jitter is not waited for: everything up to now is decided. `inactive`: its tenant is, so
+    nothing fires, nor is anything caught up later."""
     if now <= decided_until:  # the clock was put back: what is decided stays so
         return Decision(decided_until, (), next_due(definition, anchor, schedule_id, decided_until))
     times, before = times_of(definition, anchor), _Executions(active, waiting)
     late_until, on_time, until = _due(definition, times, schedule_id, decided_until, now, settle)
-    if definition.catch_up == "last" and on_time:  # one that is on time stands for all that were missed
+    if inactive:
+        found, on_time = _span(times, decided_until, until, "SKIPPED", INACTIVE), []
+    elif definition.catch_up == "last" and on_time:  # one that is on time stands for all that were missed
         found = _span(times, decided_until, late_until, "COALESCED")
     else:
         found = _caught_up(definition, times, decided_until, late_until, now, before)

@@ -72,6 +72,14 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
+class Inactive:
+    """A tenant of which nothing starts."""
+
+    tenant: str
+    since: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Runner:
     """A job that runs on a lane, without its number if it is another tenant's."""
 
@@ -159,7 +167,7 @@ class Scene:
 
     `everybody` is the pause of all queues. `line` is the beginning of the queue in order; who is not in it is further
     back. `picks` are the jobs that the next claims take, as the claim itself would choose them. `held`: since
-    when PAUSED and ERROR jobs are.
+    when PAUSED and ERROR jobs are. `tenant`: what the tenant as a whole runs, if that has a limit.
     """
 
     now: int
@@ -173,6 +181,8 @@ class Scene:
     picks: tuple[Queued, ...] = ()
     picked: frozenset[int] = frozenset()
     held: Mapping[int, int] = field(default_factory=dict)
+    tenant: LaneLoad | None = None
+    inactive: Inactive | None = None
 
 
 def lapsed(job: Job, now: int) -> bool:
@@ -200,6 +210,7 @@ def blockers(job: Job, lanes: tuple[int, ...], scene: Scene) -> list[Blocker]:
     found = [
         *_pauses(scene),
         *_target(job, scene),
+        *_tenant(scene),
         *_lanes(lanes, stage_of(job.group_id, job.stage), scene),
         *_promises(job, lanes, scene),
         *_workers(job.task, scene),
@@ -250,6 +261,10 @@ def _why(reason: str | None) -> str:
 
 
 def _pauses(scene: Scene) -> Iterator[Blocker]:
+    if scene.inactive is not None:
+        name = scene.inactive.tenant
+        detail = f"the tenant {name} is inactive: headway tenants activate {name} lets it go on"
+        yield Blocker("paused", detail, since=scene.inactive.since)
     if scene.everybody is not None:
         yield _pause(scene.everybody, "all queues are paused", "headway queue resume --all")
     if scene.pause is not None:
@@ -279,6 +294,14 @@ def _target(job: Job, scene: Scene) -> Iterator[Blocker]:
         hint = f"headway jobs resume {holder.job_id}, or resolve, retry, release or cancel it"
         detail = f"{by} holds {target.name}: it is {holder.status.name}{_why(holder.reason)}; {hint}"
         yield Blocker("target_held", detail, by, holder.since)
+
+
+def _tenant(scene: Scene) -> Iterator[Blocker]:
+    load = scene.tenant
+    if load is not None and load.free is not None and load.free <= 0:
+        detail = f"the tenant {load.name} is at its limit: {len(load.running)} of {load.capacity} run"
+        since = max((one.since for one in load.running), default=None)
+        yield Blocker("lane", detail, _runners(load.running), since)
 
 
 def _lanes(lanes: Sequence[int], stage: Stage | None, scene: Scene) -> Iterator[Blocker]:
@@ -369,10 +392,18 @@ def _competes(other: Queued, job: Queued, obstacles: frozenset[object], scene: S
         return True
     if not _obstacles(other, scene) <= obstacles:
         return False  # it waits for something else: this one may well overtake it
+    if _crowded(scene):
+        return True
     siblings = job.stage is not None and other.stage == job.stage
     limited = [scene.lanes[lane] for lane in other.lanes if lane in job.lanes and scene.lanes[lane].free is not None]
     shared = any(load.resource or not siblings for load in limited)
     return shared or _scarce(other.task, job.task, scene.hands)
+
+
+def _crowded(scene: Scene) -> bool:
+    """Whether the next claims take all that the tenant may run."""
+    load = scene.tenant
+    return load is not None and load.free is not None and load.free <= sum(one.id is not None for one in scene.picks)
 
 
 def _scarce(other: str, task: str, hands: Collection[Hand]) -> bool:

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 
 from headway.clock import micros
 from headway.model import lanes as rules
 from headway.model.job import Actor, Carried, Claim
-from headway.model.lanes import (
+from headway.model.lanes import Bucket, Place, Reserved, Rooms, Stage, rooms_of
+from headway.model.picking import (
     Aged,
     Aging,
-    Bucket,
     Levels,
     Others,
     Pick,
-    Place,
-    Reserved,
-    Rooms,
     Source,
-    Stage,
+    Turns,
+    in_turn,
     plan,
     plan_aged,
-    rooms_of,
+    told,
 )
 from headway.store import reservations, targets
 from headway.store.db import Row, Tx
@@ -30,6 +29,8 @@ from headway.store.lanes import Lanes
 from headway.store.reservations import Active
 
 Knows = Callable[[str], bool]
+# As `Claim._make`, at a third of the time.
+_claim: Callable[[Row], Claim] = partial(tuple.__new__, Claim)
 _FIRST, NEVER = -(1 << 63), (1 << 63) - 1
 # Of jobs that are not for this worker, mostly the first tells all.
 FEW = 2
@@ -39,14 +40,14 @@ class View:
     """What a claim has to know before it looks at single jobs."""
 
     def __init__(self, answer: list[Row]) -> None:
-        things: tuple[dict[int, int], ...] = ({}, {}, {}, {}, {}, {})
+        things: tuple[dict[int, int], ...] = ({}, {}, {}, {}, {}, {}, {})
         facts: list[int | None] = [None] * 6
         # The limited lanes of the policy, and how many of each stage run in each bucket.
         self.policy: set[int] = set()
         self.members: dict[tuple[int, Stage], int] = {}
         for kind, thing, number, group, stage in answer:
-            if kind > 5:
-                facts[kind - 6] = number
+            if kind > 6:
+                facts[kind - 7] = number
             elif group is None:
                 things[kind][thing] = number
             elif kind == 1:
@@ -54,7 +55,7 @@ class View:
                 things[1][thing] = number
             else:
                 self.members[thing, (group, stage)] = number
-        self.ready, self.capacity, self.running, self.paused, self.streaks, self.target_streaks = things
+        self.ready, self.capacity, self.running, self.paused, self.streaks, self.target_streaks, self.limits = things
         for (bucket_id, _), count in self.members.items():
             self.running[bucket_id] = self.running.get(bucket_id, 0) + count
         now, version, touched, expires, *instants = facts
@@ -160,12 +161,17 @@ class Sight:
         found = self.tx.run("served_now")
         return {task for tasks, _ in found for task in json.loads(tasks)}, sum(free for _, free in found)
 
+    def turns(self, tenants: Collection[int]) -> dict[int, int]:
+        """When these tenants had their last turns; by 0, the last number that was given."""
+        return dict(self.tx.run("turns", ids=json.dumps([0, *sorted(tenants)])))
+
     def rooms(self) -> Rooms:
-        """What running jobs leave of the lanes."""
-        if not self.view.capacity:
+        """What running jobs leave of the lanes, and of what tenants may run."""
+        view = self.view
+        if not view.capacity and not view.limits:
             return Rooms()
-        view, buckets = self.view, self.lanes.load(self.tx, self.view.running)
-        return rooms_of(buckets, view.capacity, view.running, view.policy, view.members)
+        buckets = self.lanes.load(self.tx, view.running)
+        return rooms_of(buckets, view.capacity, view.running, view.policy, view.members, view.limits)
 
     def active(self) -> list[Active]:
         return reservations.active(self.tx)
@@ -224,10 +230,27 @@ def pick_open(sight: Sight, rooms: Rooms, knows: Knows, count: int) -> list[Pick
         """What is not for this worker may still wait for a lane."""
         return [b for b in ready if b.tenant_id not in paused and not knows(b.task)]
 
+    turns = _turns(sight, ready)
     if aging is not None:
         levels = sight.levels(open_buckets)
-        return plan_aged(count, levels, rooms, Aging(micros(aging), view.now), others, sight.levels)
-    return plan(count, open_buckets, rooms, sight.places(open_buckets, count, others), others)
+        return plan_aged(count, levels, rooms, Aging(micros(aging), view.now), others, sight.levels, turns)
+    near, far = _near(open_buckets, turns, count)
+    places = sight.places(near, count, lambda: [*far, *others()])
+    return plan(count, open_buckets, rooms, places, others, turns)
+
+
+def _turns(sight: Sight, ready: Sequence[Bucket]) -> Turns | None:
+    """Where several tenants have work they take turns."""
+    tenants = {bucket.tenant_id for bucket in ready}.difference(sight.view.paused)
+    return sight.turns(tenants) if len(tenants) > 1 else None
+
+
+def _near(buckets: Sequence[Bucket], turns: Turns | None, count: int) -> tuple[list[Bucket], list[Bucket]]:
+    """The kinds of work of those tenants whose turn comes in this claim if each has a job, and the others."""
+    if turns is None:
+        return list(buckets), []
+    first = set(in_turn({bucket.tenant_id for bucket in buckets}, turns)[:count])
+    return [b for b in buckets if b.tenant_id in first], [b for b in buckets if b.tenant_id not in first]
 
 
 # --- reservations -------------------------------------------------------------------------------------------------
@@ -312,13 +335,11 @@ class _Places:
         return self.first_of_others
 
     def _first_of(self, ids: Sequence[int], chunk: int) -> dict[int, list[Place]]:
-        first: dict[int, list[Place]] = {bucket_id: [] for bucket_id in ids}
         if len(ids) == 1:
-            found = self.tx.run("first_of_bucket", bucket_id=ids[0], limit=chunk)
-        else:
-            found = sorted(self.tx.run("first_places", ids=json.dumps(ids), limit=chunk))
-        for bucket_id, *place in found:
-            first[bucket_id].append(tuple(place))
+            return {ids[0]: [row[1:] for row in self.tx.run("first_of_bucket", bucket_id=ids[0], limit=chunk)]}
+        first: dict[int, list[Place]] = {bucket_id: [] for bucket_id in ids}
+        for row in sorted(self.tx.run("first_places", ids=json.dumps(ids), limit=chunk)):
+            first[row[0]].append(row[1:])
         return first
 
     def of(self, bucket: Bucket) -> Iterator[Place]:
@@ -331,7 +352,7 @@ class _Places:
             if len(places) < chunk:
                 return
             chunk *= 4
-            places = [tuple(row[1:]) for row in self._after(bucket.id, places[-1], chunk)]
+            places = [row[1:] for row in self._after(bucket.id, places[-1], chunk)]
 
     def _after(self, bucket_id: int, last: Place, limit: int) -> list[Row]:
         minus_priority, position, created_at, job_id, *_ = last
@@ -389,8 +410,9 @@ def claim(
         return []
     if view.streaks or view.target_streaks:
         _end_streaks(tx, view, picks)
-    taken = take(tx, worker_id, actor, [one.job_id for one in picks], slots)
-    view.missed = {one.job_id for one in picks}.difference(claim.job_id for claim in taken)
+    taken = take(tx, worker_id, actor, [one.job_id for one in picks], slots, turns=told(picks))
+    if len(taken) < len(picks):
+        view.missed = {one.job_id for one in picks}.difference(claim.job_id for claim in taken)
     return taken
 
 
@@ -400,17 +422,22 @@ def _left_to_others(sight: Sight, rooms: Rooms, knows: Knows, *, full: bool) -> 
         return False
     waiting = (b for b in sight.ready() if b.tenant_id not in sight.view.paused and (full or not knows(b.task)))
     return any(
-        (rooms.admits(b) and (b.on_target or not rooms.free.keys().isdisjoint(b.lanes))) or rooms.keeps(b)
+        (rooms.admits(b) and (b.on_target or b.tenant_id in rooms.tenants or not rooms.free.keys().isdisjoint(b.lanes)))
+        or rooms.keeps(b)
         for b in waiting
     )
 
 
-def take(tx: Tx, worker_id: int, actor: Actor, picks: Sequence[int], slots: Sequence[int]) -> list[Claim]:
+def take(
+    tx: Tx, worker_id: int, actor: Actor, picks: Sequence[int], slots: Sequence[int], *, turns: Turns | None = None
+) -> list[Claim]:
     """Makes the picked jobs RUNNING in the given slots, commits, and returns the claims in the order of the picks."""
     chosen = json.dumps(dict(zip(picks, slots, strict=False)))
-    (answer,) = tx.run_all(("take", {"picks": chosen, "worker_id": worker_id, "actor": actor.text()}), commit=True)
+    had = [("save_turns", {"rows": json.dumps(sorted(turns.items()))})] if turns else []
+    taking = ("take", {"picks": chosen, "worker_id": worker_id, "actor": actor.text()})
+    *_, answer = tx.run_all(*had, taking, commit=True)
     order = {job_id: n for n, job_id in enumerate(picks)}
-    return sorted(map(Claim._make, answer), key=lambda claim: order[claim.job_id])
+    return sorted(map(_claim, answer), key=lambda claim: order[claim.job_id])
 
 
 def _end_streaks(tx: Tx, view: View, picks: Sequence[Pick]) -> None:

@@ -101,6 +101,7 @@ class Database(ABC):
         self.frozen = clock is not None
         self.clock: Clock = clock or SystemClock()
         self.waiters: list[Waiter] = []
+        self.watchers: list[Waiter] = []
 
     @abstractmethod
     def begin(self, label: str) -> Tx:
@@ -136,6 +137,10 @@ class Database(ABC):
     def check(self) -> list[str]:
         """Asks the database to check itself; what it finds, in words."""
 
+    def beyond(self) -> Database:
+        """The same database without the wall around a tenant, for what has to see them all."""
+        return self
+
     def announce(self) -> None:
         """Work was made: tells the waiters of this process (and of others, where that needs telling)."""
         for waiter in self.waiters:
@@ -162,6 +167,16 @@ class Database(ABC):
         point(f"{tx.label}.committed")
         if tx.wakes:
             self.announce()
+        elif self.watchers:
+            for watcher in self.watchers:
+                watcher.nudge()
+
+    def watch(self, waiter: Waiter) -> None:
+        """This waiter is nudged by every commit of this process, not only by those that make work."""
+        self.watchers = [*self.watchers, waiter]
+
+    def unwatch(self, waiter: Waiter) -> None:
+        self.watchers = [one for one in self.watchers if one is not waiter]
 
     def transact(self, label: str, work: Callable[[Tx], T]) -> T:
         """Runs `work` in a transaction, again from its beginning when it got in another one's way."""

@@ -10,7 +10,8 @@ from heapq import merge
 from typing import NamedTuple
 
 from headway.errors import BadInput
-from headway.model.lanes import Aged, Bucket, Levels, Others, Pick, Place, Queue, Rooms, Source, head, shut_targets
+from headway.model.lanes import Bucket, Place, Queue, Rooms, head, shut_targets
+from headway.model.picking import Aged, Levels, Others, Pick, Source, told
 from headway.model.policies import GLOBAL
 from headway.model.states import State
 from headway.model.waiting import Hand
@@ -72,6 +73,7 @@ class Foresight(Sight):
         self.shifted: dict[int, Bucket] = {}
         self.taken: list[Pick] = []
         self.taken_targets: set[int] = set()
+        self.turned: dict[int, int] = {}
         self.shut: set[int] = set()
         self.waited: tuple[set[int], set[int]] = (set(), set())
         self._choose_heads(*self._settle_times(), targets)
@@ -206,8 +208,15 @@ class Foresight(Sight):
     def rooms(self) -> Rooms:
         rooms = super().rooms()
         for one in self.taken:
-            rooms.take(one.bucket.lanes, one.stage)
+            rooms.enter(one.bucket, one.stage)
         return rooms
+
+    def turns(self, tenants: Collection[int]) -> dict[int, int]:
+        return {**self.stored_turns(tenants), **self.turned}
+
+    def stored_turns(self, tenants: Collection[int]) -> dict[int, int]:
+        """As they are before the next claims."""
+        return super().turns(tenants) if len(tenants) > 1 else {}
 
     def active(self) -> list[Active]:
         return self.reserved
@@ -271,6 +280,7 @@ class Foresight(Sight):
     def _happen(self, picks: Sequence[Pick]) -> None:
         self.hidden |= {one.job_id for one in picks}
         self.taken += picks
+        self.turned |= told(picks)
         for one in picks:
             for lane in one.bucket.lanes:
                 self.view.streaks.pop(lane, None)
@@ -282,4 +292,5 @@ class Foresight(Sight):
 
 def _copy(rooms: Rooms) -> Rooms:
     stages = {lane: set(inside) for lane, inside in rooms.stages.items()}
-    return Rooms(dict(rooms.free), set(rooms.closed), set(rooms.turns), set(rooms.barred), stages, set(rooms.joins))
+    free, tenants = dict(rooms.free), dict(rooms.tenants)
+    return Rooms(free, set(rooms.closed), set(rooms.turns), set(rooms.barred), stages, set(rooms.joins), tenants)

@@ -35,6 +35,7 @@ def place(lanes: Lanes, tenant_id: int, new: NewGroup) -> Placed:
 
 
 def _place(lanes: Lanes, tenant_id: int, job: NewJob) -> tuple[int, int | None]:
+    lanes.hook(job.options)
     bucket_id = lanes.of(tenant_id, job.task, job.resources, on_target=job.target is not None)
     return bucket_id, None if job.target is None else lanes.target(tenant_id, job.target)
 
@@ -51,10 +52,12 @@ def insert_all(tx: Tx, wanted: Sequence[tuple[int, Placed, Actor]]) -> list[int]
     members = (("add_members", _members(number, *one)) for number, one in zip(ids, wanted, strict=True))
     events = [_created(number, *one) for number, one in zip(ids, wanted, strict=True)]
     tx.run_all(*members, ("add_events", {"rows": json.dumps(events)}))
-    for number, (_, placed, _) in zip(ids, wanted, strict=True):
+    for number, (_, placed, actor) in zip(ids, wanted, strict=True):
         for _, target_id in placed.places:
             tx.touch(target_id)
         first = _first(placed.new)
+        if any(member.job.hold and member.stage == first for member in placed.new.members):
+            _hold_all(tx, number, tx.run("held_in_stage", group_id=number, stage=first), actor)
         if placed.new.retry_of is not None and first > 0:  # what it needs is there from the group that it retries
             _fill(tx, number, first, tx.run("unfilled_members", group_id=number, stage=first))
     tx.wake()
@@ -120,6 +123,13 @@ def _row(member: plan.NewMember, bucket_id: int, target_id: int | None) -> dict[
 def lock_all(tx: Tx, ids: Collection[int]) -> dict[int, Group]:
     """Locked in the order of their ids, before any of their jobs."""
     return {group.id: group for group in map(_group, tx.run("lock_groups", ids=json.dumps(sorted(ids))))}
+
+
+def lock_to_end(tx: Tx, ids: Collection[int]) -> dict[int, Group]:
+    """The same for one whose members end. What waits for these groups is locked with them, though not in the answer: it
+    begins when they end, and then we have the locks of groups with higher numbers."""
+    found = map(_group, tx.run("lock_groups_and_followers", ids=json.dumps(sorted(ids))))
+    return {group.id: group for group in found if group.id in ids}
 
 
 def lock(tx: Tx, group_id: int, tenant_id: int | None = None) -> Group:
@@ -213,14 +223,16 @@ def _end_waiting(tx: Tx, group_id: int, stage: int, verdict: Verdict, actor: Act
 def _open(tx: Tx, group: Group, stage: int, kind: str, actor: Actor) -> bool:
     """Its members may be claimed, with the results they asked for. Whether there are any that only waited for it."""
     of_stage = {"group_id": group.id, "stage": stage}
-    _, released, unfilled, _ = tx.run_all(
+    _, released, unfilled, _, held = tx.run_all(
         ("open_stage", {"id": group.id, "stage": stage}),
         ("release_stage", {**of_stage, "actor": actor.text()}),
         ("unfilled_members", of_stage),
         ("group_event", _event(group.id, kind, actor, {"stage": stage})),
+        ("held_in_stage", of_stage),
     )
     for _, target_id in released:
         tx.touch(target_id)
+    _hold_all(tx, group.id, held, actor)
     _fill(tx, group.id, stage, unfilled)
     tx.wake()
     return bool(released)
@@ -289,11 +301,22 @@ def mend(tx: Tx, group_id: int, actor: Actor) -> bool:
     return find(tx, group.id, group.tenant_id).version != group.version
 
 
+def hold_up(tx: Tx, group: Group, before: Job, after: Job, actor: Actor) -> None:
+    """After a change of a member: whether it is on hold from now on, and its group waits for it."""
+    if after.hold and not before.hold and after.stage == group.stage:
+        hold(tx, after, actor)
+
+
 def hold(tx: Tx, job: Job, actor: Actor) -> None:
     """A member waits for a person, so its group does."""
     assert job.group_id is not None
-    facts = {"job": job.id, "step": job.step}
-    tx.run_all(("bump_group", {"id": job.group_id}), ("group_event", _event(job.group_id, "held", actor, facts)))
+    _hold_all(tx, job.group_id, [(job.id, job.step)], actor)
+
+
+def _hold_all(tx: Tx, group_id: int, held: Sequence[Row], actor: Actor) -> None:
+    for job_id, step in held:
+        facts = {"job": job_id, "step": step}
+        tx.run_all(("bump_group", {"id": group_id}), ("group_event", _event(group_id, "held", actor, facts)))
 
 
 def steps(tx: Tx, group_id: int) -> dict[str, int]:
@@ -336,8 +359,12 @@ def cancel(tx: Tx, group: Group, actor: Actor, *, now: int) -> None:
     """Ends what waits or is held, asks what runs to stop; concludes when all have ended."""
     if tx.run("mark_group_cancelled", id=group.id, by=actor.text()):
         tx.run("group_event", **_event(group.id, "cancelling", actor, {"by": actor.shown}))
-    for job in map(rows.job, tx.run("unfinished_members", group_id=group.id)):
-        jobs.apply(tx, verbs.cancel(job, actor=actor, now=now), actor)
+    unfinished = map(rows.job, tx.run("unfinished_members", group_id=group.id))
+    changes = [verbs.cancel(job, actor=actor, now=now) for job in unfinished]
+    jobs.end_unrun(tx, [one for one in changes if one.job.fence == 0], actor)
+    for change in changes:
+        if change.job.fence > 0:
+            jobs.apply(tx, change, actor)
     tx.wake()
     advance(tx, lock(tx, group.id), actor)
 
@@ -351,4 +378,5 @@ def _event(group_id: int, kind: str, actor: Actor, facts: Mapping[str, object]) 
 def steps_to_retry(tx: Tx, group: Group) -> list[tuple[Member, Job]]:
     """The members that a retry of the group makes again, each with its last job."""
     again = plan.retried(members(tx, group.id))
-    return [(member, jobs.find(tx, member.job_id, group.tenant_id)) for member in again]
+    found = jobs.find_all(tx, [member.job_id for member in again])
+    return [(member, found[member.job_id]) for member in again]

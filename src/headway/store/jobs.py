@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from operator import attrgetter
 
 from headway.errors import NotFound
 from headway.model.job import Actor, Job, NewJob, Run
@@ -15,9 +16,11 @@ from headway.store import rows
 from headway.store.db import Row, Tx
 
 
-def shared(job: NewJob, bucket_id: int) -> dict[str, object]:
-    """The parameters of `enqueue` that all jobs of one call have in common: all but their params."""
+def shared(job: NewJob, bucket_id: int, *, admitted: bool = False) -> dict[str, object]:
+    """The parameters of `enqueue` that all jobs of one call have in common: all but their params. Unless they are
+    `admitted`, none is made for a tenant whose jobs are counted."""
     return {
+        "admitted": int(admitted),
         "bucket_id": bucket_id,
         "task": job.task,
         "priority": job.priority,
@@ -32,13 +35,13 @@ def shared(job: NewJob, bucket_id: int) -> dict[str, object]:
 
 
 Made = tuple[NewJob, int, int | None]  # a job to be made, its bucket, its target
+_in_common = attrgetter(*(field.name for field in fields(NewJob) if field.name not in ("params", "target")))
 
 
 def alike(a: Made, b: Made) -> bool:
     """Whether one statement can make both: they differ in params and target alone, and neither has a key."""
     (one, bucket, _), (other, its_bucket, _) = a, b
-    same = replace(one, params=other.params, target=other.target) == other
-    return same and bucket == its_bucket and one.key is None
+    return bucket == its_bucket and one.key is None and _in_common(one) == _in_common(other)
 
 
 def runs_of_alike(new: Sequence[Made]) -> list[list[Made]]:
@@ -52,14 +55,15 @@ def runs_of_alike(new: Sequence[Made]) -> list[list[Made]]:
     return runs
 
 
-def insert(tx: Tx, tenant_id: int, actor: Actor, new: Sequence[Made]) -> list[int | None]:
-    """Creates jobs. Their ids in order; None where the key was taken."""
+def insert(tx: Tx, tenant_id: int, actor: Actor, new: Sequence[Made], *, admitted: bool = False) -> list[int | None]:
+    """Creates jobs. Their ids in order; None where the key was taken, or the tenant gets none."""
     ids: list[int | None] = []
     for run in runs_of_alike(new):
         job, bucket_id, _ = run[0]
         params = json.dumps([body(one.params, target_id) for one, _, target_id in run])
-        made = tx.run("enqueue", tenant_id=tenant_id, actor=actor.text(), params=params, **shared(job, bucket_id))
-        ids += sorted(job_id for (job_id,) in made) or [None]
+        common = shared(job, bucket_id, admitted=admitted)
+        made = tx.run("enqueue", tenant_id=tenant_id, actor=actor.text(), params=params, **common)
+        ids += sorted(job_id for (job_id,) in made) or [None] * len(run)
         for _, _, target_id in run:
             tx.touch(target_id)
     return ids
@@ -72,6 +76,10 @@ def body(params: str, target_id: int | None) -> object:
 
 def find(tx: Tx, job_id: int, tenant_id: int) -> Job:
     return _one(tx.run("read_job", id=job_id), job_id, tenant_id)
+
+
+def find_all(tx: Tx, ids: Sequence[int]) -> dict[int, Job]:
+    return {job.id: job for job in map(rows.job, tx.run("read_jobs", ids=json.dumps(list(ids))))}
 
 
 def lock(tx: Tx, job_id: int, tenant_id: int | None = None) -> Job:
@@ -164,6 +172,20 @@ def apply(tx: Tx, change: Change, actor: Actor) -> int:
     return job.version + 1
 
 
+def end_unrun(tx: Tx, changes: Sequence[Change], actor: Actor) -> None:
+    """The same for locked jobs that end alike and never ran, however many, in two statements."""
+    if not changes:
+        return
+    first = changes[0].job
+    end = {"status": int(first.status), "finished_at": first.finished_at, "reason": first.reason}
+    landed = tx.run("end_unrun", ids=json.dumps([change.job.id for change in changes]), **end)
+    assert len(landed) == len(changes), "jobs were changed without their lock"
+    events = [_event(one.job, one.kind, actor, version=one.job.version + 1, data=one.data) for one in changes]
+    tx.run("add_events", rows=json.dumps(events))
+    for change in changes:
+        tx.touch(change.job.target_id)
+
+
 def record(
     tx: Tx,
     job: Job,
@@ -175,10 +197,21 @@ def record(
     fence: int | None = None,
 ) -> None:
     """One event of a job."""
+    tx.run("add_events", rows=json.dumps([_event(job, kind, actor, version=version, data=data, fence=fence)]))
+
+
+def _event(
+    job: Job,
+    kind: str,
+    actor: Actor,
+    *,
+    version: int,
+    data: Mapping[str, object] | None = None,
+    fence: int | None = None,
+) -> tuple[object, ...]:
     text = json.dumps(data) if data else None
     fence = fence if fence is not None else (job.fence or None)
-    event = (job.tenant_id, "job", job.id, version, kind, int(job.status), actor.text(), fence, text)
-    tx.run("add_events", rows=json.dumps([event]))
+    return job.tenant_id, "job", job.id, version, kind, int(job.status), actor.text(), fence, text
 
 
 def insert_retry(

@@ -16,6 +16,7 @@ from headway.model.policies import GLOBAL, Concurrency
 from headway.model.values import closest
 from headway.model.waiting import Pause
 from headway.store.db import Database, Row, Tx
+from headway.store.endpoints import expect_job_hooks
 
 log = logging.getLogger("headway")
 REFRESH_SECONDS = 5.0
@@ -168,7 +169,7 @@ class Lanes:
     """
 
     def __init__(self, database: Database, *, resources: Mapping[str, int] | None = None) -> None:
-        self.database = database
+        self.database = database.beyond()  # lanes are everybody's
         self.defined = dict(resources or {})
         self.by_id: dict[int, Bucket] = {}
         self.by_kind: dict[Kind, int] = {}
@@ -177,8 +178,15 @@ class Lanes:
         self.version = -1
         self.asked_at = float("-inf")
         self.current: dict[int, bool] = {}
+        self.hooked = False
 
     # --- enqueueing ---
+
+    def hook(self, options: str) -> None:
+        """A job that brings an address for webhooks: the outbox has to know before there is one."""
+        if not self.hooked and '"webhook_url"' in options:
+            expect_job_hooks(self.database)
+            self.hooked = True
 
     def of(self, tenant_id: int, task: str, resources: tuple[str, ...] = (), *, on_target: bool = False) -> int:
         """The bucket of a kind of work, made when it is met for the first time, in a transaction of its own."""

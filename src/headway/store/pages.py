@@ -105,6 +105,24 @@ def read_cursor(cursor: str | None) -> int:
     raise BadInput("cursor is not one that a list gave: begin without it", field="cursor")
 
 
+def make_place_cursor(job: Job) -> str:
+    """The place of a job in the queue."""
+    text = f"at:{job.priority}:{job.position}:{job.created_at}:{job.id}"
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def read_place_cursor(cursor: str) -> dict[str, int]:
+    try:
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+        kind, *numbers = text.split(":")
+        place = dict(zip(("priority", "position", "created_at", "id"), map(int, numbers), strict=True))
+        if kind == "at" and all(abs(number) <= _LAST for number in place.values()):
+            return place
+    except (binascii.Error, ValueError):
+        pass
+    raise BadInput("cursor is not one that a list gave: begin without it", field="cursor")
+
+
 def check_limit(limit: int) -> int:
     if not 1 <= limit <= MAX_LIMIT:
         raise BadInput(f"limit must be from 1 to {MAX_LIMIT}, not {limit}", field="limit")

@@ -11,6 +11,7 @@ import logging
 import re
 import select
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -34,8 +35,12 @@ logging.getLogger("psycopg").addHandler(logging.NullHandler())
 CONNECT_SECONDS = 5.0
 BACKOFF = (0.1, 0.5, 2.0)
 POOL_SIZE = 8
+# A caller that enqueues one job after the other would have every second round trip spent on telling of it.
+NOTIFY_APART = 0.002
 # Who stands still in the middle of a transaction (frozen, cut off) would hold up all claims until it is back.
 IDLE_SECONDS = 10
+# Unique indexes of names that people choose: who comes second is told so by our own words, at the next try.
+TAKEN = ("hw_job_key", "hw_schedule_name", "hw_template_name")
 
 
 def _rows(columns: str) -> str:
@@ -70,24 +75,42 @@ def with_keepalives(url: str) -> str:
     return make_conninfo(**{**wishes, "tcp_user_timeout": 60_000, **conninfo_to_dict(url)})
 
 
-@contextmanager
-def translated() -> Iterator[None]:
-    try:
-        yield
-    except (pg.DeadlockDetected, pg.SerializationFailure) as error:
-        raise Conflict(str(error)) from error
-    except pg.UniqueViolation as error:
-        if error.diag.constraint_name != "hw_job_key":
-            raise
-        raise Conflict(str(error)) from error  # somebody took the key after we looked: the next look sees who
-    except (pg.ReadOnlySqlTransaction, pg.InsufficientPrivilege) as error:
-        raise Unreachable(f"PostgreSQL does not let this user write here: {error}") from error
-    except pg.DiskFull as error:
-        raise Unreachable("PostgreSQL's disk is full: free some space; nothing was changed") from error
-    except pg.IdleInTransactionSessionTimeout as error:
-        raise Unreachable(f"PostgreSQL ended a transaction that stood still for {IDLE_SECONDS} s") from error
-    except (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout) as error:
-        raise Unreachable(f"PostgreSQL cannot be reached: {_first_line(error)}") from error
+class _Translated:
+    """Not a generator: every statement comes through here."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None and (said := ours(error)) is not None:
+            raise said from error
+
+
+_TRANSLATED = _Translated()
+
+
+def translated() -> _Translated:
+    """Whatever the driver raises in here comes out as an error of ours."""
+    return _TRANSLATED
+
+
+def ours(error: BaseException) -> HeadwayError | None:
+    """The driver's error as one of ours; None for what is our own mistake, which stays as it is."""
+    match error:
+        case pg.DeadlockDetected() | pg.SerializationFailure():
+            return Conflict(str(error))
+        case pg.UniqueViolation():
+            # Somebody took it after we looked: the next look sees who.
+            return Conflict(str(error)) if error.diag.constraint_name in TAKEN else None
+        case pg.ReadOnlySqlTransaction() | pg.InsufficientPrivilege():
+            return Unreachable(f"PostgreSQL does not let this user write here: {error}")
+        case pg.DiskFull():
+            return Unreachable("PostgreSQL's disk is full: free some space; nothing was changed")
+        case pg.IdleInTransactionSessionTimeout():
+            return Unreachable(f"PostgreSQL ended a transaction that stood still for {IDLE_SECONDS} s")
+        case psycopg.OperationalError() | psycopg.InterfaceError() | PoolTimeout():
+            return Unreachable(f"PostgreSQL cannot be reached: {_first_line(error)}")
+    return None
 
 
 def _first_line(error: BaseException) -> str:
@@ -207,11 +230,12 @@ class PostgresDatabase(Database):
         with translated():
             psycopg.connect(self.url, connect_timeout=int(CONNECT_SECONDS)).close()
 
-    def begin(self, label: str) -> PostgresTx:
-        return self._begin(label, f"begin; set local idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'")
+    def begin(self, label: str, more: str = "") -> PostgresTx:
+        """`more`: settings of this transaction alone."""
+        return self._begin(label, f"begin; set local idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'{more}")
 
-    def begin_read(self) -> PostgresTx:
-        return self._begin("read", "begin isolation level repeatable read read only")
+    def begin_read(self, more: str = "") -> PostgresTx:
+        return self._begin("read", f"begin isolation level repeatable read read only{more}")
 
     def _begin(self, label: str, text: str) -> PostgresTx:
         """A pooled connection may have died unnoticed; nothing was sent on it yet, so another one will do."""
@@ -325,7 +349,8 @@ class PostgresWaiter(Waiter):
 
 
 class Notifier(threading.Thread):
-    """Sends one NOTIFY for all commits since the last one, in a transaction of its own.
+    """Sends one NOTIFY for all commits since the last one, in a transaction of its own: the first at once, those that
+    follow it closely together.
 
     NOTIFY inside the job's transaction would halve the commit rate.
     """
@@ -340,6 +365,7 @@ class Notifier(threading.Thread):
         while not self.ended:
             self.due.wait()
             self._send()
+            time.sleep(NOTIFY_APART)
 
     def _send(self) -> None:
         if not self.due.is_set():

@@ -14,7 +14,16 @@ from headway.model.states import State
 from headway.model.waiting import Blocker, Explanation, Hand, Pause, blockers, stage_blocker
 from headway.store import groups, jobs, rows, targets
 from headway.store.db import Tx
-from headway.store.pages import BUDGET, Filters, Page, check_limit, job_rows, run_rows
+from headway.store.pages import (
+    BUDGET,
+    Filters,
+    Page,
+    check_limit,
+    job_rows,
+    make_place_cursor,
+    read_place_cursor,
+    run_rows,
+)
 from headway.store.surroundings import RANKED, Surroundings
 
 RECENTLY = 3_600.0
@@ -61,6 +70,11 @@ def list_runs(
 
 def view(tx: Tx, tenant_id: int, job_id: int) -> JobView:
     return views(tx, tenant_id, [jobs.find(tx, job_id, tenant_id)])[0]
+
+
+def views_of(tx: Tx, tenant_id: int, ids: Sequence[int]) -> list[JobView]:
+    """These jobs, in this order."""
+    return views(tx, tenant_id, [jobs.find(tx, job_id, tenant_id) for job_id in ids])
 
 
 def views(tx: Tx, tenant_id: int, found: Sequence[Job]) -> list[JobView]:
@@ -114,6 +128,15 @@ def last_of_chain(tx: Tx, tenant_id: int, job_id: int) -> Job:
     return last
 
 
+def chain_after(tx: Tx, tenant_id: int, job_id: int) -> list[JobView]:
+    """The automatic retries after a job, oldest first."""
+    found: list[Job] = []
+    last = jobs.find(tx, job_id, tenant_id)
+    while last.status is State.FAILED and (follower := jobs.automatic_retry(tx, last.id)) is not None:
+        found.append(last := follower)
+    return views(tx, tenant_id, found)
+
+
 def retried(tx: Tx, ids: Iterable[int]) -> set[int]:
     """Those of these jobs that were retried already."""
     return {job_id for job_id in ids if tx.run("any_retry", id=job_id)}
@@ -131,11 +154,17 @@ class Event:
     actor: str
     fence: int | None
     data: str | None
+    tenant_id: int
 
 
 def events(tx: Tx, job_id: int, *, after: int = 0, limit: int = 1_000) -> list[Event]:
     """The history of a job, oldest first; `after` is the version to go on from."""
-    return [Event(*row) for row in tx.run("events_of", thing="job", thing_id=job_id, after=after, limit=limit)]
+    return history(tx, "job", job_id, after=after, limit=limit)
+
+
+def history(tx: Tx, thing: str, thing_id: int, *, after: int = 0, limit: int = 1_000) -> list[Event]:
+    """The same of anything that has events."""
+    return [Event(*row) for row in tx.run("events_of", thing=thing, thing_id=thing_id, after=after, limit=limit)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +190,35 @@ def last_lines(tx: Tx, job_id: int, count: int) -> list[Line]:
 
 def _lines(chunks: Iterable[tuple[Any, ...]]) -> list[Line]:
     return [Line(chunk, *line) for chunk, _, text in chunks for line in json.loads(text)]
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A file a job left behind. `path` is below the artifacts folder."""
+
+    name: str
+    size: int
+    sha256: str
+    path: str
+    at: int
+
+
+def artifacts(tx: Tx, job_id: int) -> list[Artifact]:
+    return [Artifact(*row) for row in tx.run("artifacts", job_id=job_id)]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenTask:
+    """A task, as the last worker that had it said."""
+
+    name: str
+    priority: int
+    options: str
+    seen_at: int
+
+
+def seen_tasks(tx: Tx, *, within: float) -> list[SeenTask]:
+    return [SeenTask(*row) for row in tx.run("seen_tasks", within=micros(within))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +292,11 @@ def workers(tx: Tx, *, within: float = RECENTLY) -> list[WorkerView]:
     ]
 
 
+def running_of(tx: Tx, tenant_id: int) -> set[int]:
+    """The running jobs of one tenant."""
+    return {job_id for job_id, owner_id, *_ in tx.run("running_jobs") if owner_id == tenant_id}
+
+
 def owner(tx: Tx, job_id: int) -> WorkerView | None:
     """The worker that runs a job, as far as it is known."""
     return next((one for one in workers(tx) if any(job_id == number for _, number, *_ in one.running)), None)
@@ -256,13 +319,39 @@ class Waiting:
 
 def queue(tx: Tx, tenant_id: int, limit: int = 50, *, lives: Lives = lambda worker: worker.has_lease) -> list[Waiting]:
     """The beginning of the queue in claim order: queued jobs have a rank, the others say what they wait for."""
+    return queue_page(tx, tenant_id, limit, lives=lives).items
+
+
+def queue_page(
+    tx: Tx,
+    tenant_id: int,
+    limit: int = 50,
+    cursor: str | None = None,
+    *,
+    lives: Lives = lambda worker: worker.has_lease,
+) -> Page[Waiting]:
+    """The same in pages."""
     tx.run("pin_plans")
-    found = [rows.job(row) for row in tx.run("queue_jobs", tenant_id=tenant_id, limit=limit)]
-    around = _surroundings(tx, tenant_id, found, lives) if found else None
-    return [
-        Waiting(one, blockers(one.job, around.lanes_of(one.job), around.scene) if around is not None else [])
-        for one in views(tx, tenant_id, found)
-    ]
+    found = _queued(tx, tenant_id, check_limit(limit) + 1, cursor)
+    more = make_place_cursor(found[limit - 1]) if len(found) > limit else None
+    around = _surroundings(tx, tenant_id, found[:limit], lives) if found else None
+    return Page(
+        [
+            Waiting(one, blockers(one.job, around.lanes_of(one.job), around.scene) if around is not None else [])
+            for one in views(tx, tenant_id, found[:limit])
+        ],
+        more,
+    )
+
+
+def _queued(tx: Tx, tenant_id: int, limit: int, cursor: str | None) -> list[Job]:
+    if cursor is None:
+        return [rows.job(row) for row in tx.run("queue_jobs", tenant_id=tenant_id, limit=limit)]
+    place = read_place_cursor(cursor)
+    found = tx.run("queue_rest", tenant_id=tenant_id, limit=limit, **place)
+    if len(found) < limit:
+        found += tx.run("queue_below", tenant_id=tenant_id, priority=place["priority"], limit=limit - len(found))
+    return [rows.job(row) for row in found]
 
 
 def explain(tx: Tx, tenant_id: int, job_id: int, *, lives: Lives = lambda worker: worker.has_lease) -> Explanation:

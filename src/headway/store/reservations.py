@@ -9,6 +9,7 @@ from typing import NamedTuple
 from headway.model.job import SYSTEM, Actor, Reservation
 from headway.model.lanes import BURST, Reserved
 from headway.store.db import Tx
+from headway.store.pages import Page, check_limit, make_cursor, read_cursor
 
 
 class Active(NamedTuple):
@@ -34,6 +35,26 @@ def active(tx: Tx) -> list[Active]:
 def find(tx: Tx, reservation_id: int) -> Reservation | None:
     found = tx.run("reservation", id=reservation_id)
     return Reservation(*found[0]) if found else None
+
+
+def listed(
+    tx: Tx, tenant_id: int, *, status: str | None = None, limit: int = 50, cursor: str | None = None
+) -> Page[Reservation]:
+    """A tenant's, the newest first."""
+    wishes = {"tenant_id": tenant_id, "status": status, "before": read_cursor(cursor)}
+    found = [Reservation(*row) for row in tx.run("reservations_before", limit=check_limit(limit) + 1, **wishes)]
+    return Page(found[:limit], make_cursor(found[limit - 1].id) if len(found) > limit else None)
+
+
+def named(tx: Tx, found: Sequence[Reservation]) -> list[tuple[Reservation, list[str], str | None]]:
+    """Reservations with the names of their lanes and targets."""
+    lanes = {row[0]: row[3] for row in tx.run("lanes")} if found else {}
+    ids = sorted({one.target_id for one in found if one.target_id is not None})
+    targets = {row[0]: row[1] for row in tx.run("targets_by_id", ids=json.dumps(ids))} if ids else {}
+    return [
+        (one, [lanes[lane] for lane in json.loads(one.lanes)], targets.get(one.target_id) if one.target_id else None)
+        for one in found
+    ]
 
 
 def _record(

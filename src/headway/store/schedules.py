@@ -148,6 +148,19 @@ def page(tx: Tx, tenant_id: int, *, after: str = "", limit: int = 50) -> list[Sc
     return [_schedule(row) for row in tx.run("schedules_after", tenant_id=tenant_id, after=after, limit=limit)]
 
 
+def listed(tx: Tx, tenant_id: int, *, limit: int = 50, cursor: str | None = None) -> Page[Schedule]:
+    """A page by name. Names may be too long for a cursor: it has the number of the last one, which is never reused."""
+    after = ""
+    if cursor is not None:
+        number = read_cursor(cursor)
+        known = kept(tx, tenant_id, [number])
+        if number not in known:
+            raise BadInput("cursor is not one that a list gave: begin without it", field="cursor")
+        after = known[number].name
+    found = page(tx, tenant_id, after=after, limit=check_limit(limit) + 1)
+    return Page(found[:limit], make_cursor(found[limit - 1].id) if len(found) > limit else None)
+
+
 def ledger(tx: Tx, schedule_id: int, *, limit: int = 50, cursor: str | None = None) -> Page[Tick]:
     """The decisions about a schedule, the latest nominal times first."""
     found = tx.run("ticks_before", schedule_id=schedule_id, before=read_cursor(cursor), limit=check_limit(limit) + 1)

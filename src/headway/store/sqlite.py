@@ -75,7 +75,10 @@ class SqliteTx(Tx):
             texts = self.texts[name]
             if len(texts) == 1:
                 return execute(texts[0], params).fetchall()
-            return [row for text in texts for row in execute(text, params)]
+            rows: list[Row] = []
+            for text in texts:
+                rows += execute(text, params).fetchall()
+            return rows
         except apsw.Error as error:
             raise ours(error) from error
 

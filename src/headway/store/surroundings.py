@@ -9,10 +9,11 @@ from typing import NamedTuple
 from headway.clock import micros
 from headway.model.estimate import Call, Estimate, History, Kind, Line, Occupant, Waiter, estimate
 from headway.model.job import Job
-from headway.model.lanes import Bucket, Pick, Reserved, stage_of
+from headway.model.lanes import Bucket, Reserved, stage_of
+from headway.model.picking import Pick
 from headway.model.states import State
 from headway.model.targets import Holder
-from headway.model.waiting import Hand, LaneLoad, Pause, Promise, Queued, Runner, Scene, TargetLoad, queued
+from headway.model.waiting import Hand, Inactive, LaneLoad, Pause, Promise, Queued, Runner, Scene, TargetLoad, queued
 from headway.store.db import Tx
 from headway.store.foresight import Foresight
 
@@ -129,7 +130,19 @@ class Surroundings:
             tuple(self._pick(one) for one in self.picks),
             frozenset(one.job_id for one in self.picks),
             dict(self.tx.run("held_since", ids=json.dumps(held))) if held else {},
+            *self._tenant(),
         )
+
+    def _tenant(self) -> tuple[LaneLoad | None, Inactive | None]:
+        """What the tenant as a whole may run, if it has a limit, and since when it may run nothing at all."""
+        found = self.tx.run("tenant_terms", id=self.tenant_id)
+        if not found:
+            return None, None
+        ((name, active, most, since),) = found
+        own = [one for one in self.running if one.tenant_id == self.tenant_id]
+        runners = tuple(Runner(one.claimed_at, one.id) for one in own)
+        load = LaneLoad(name, most, runners, free=self.rooms.tenants.get(self.tenant_id))
+        return None if most is None else load, None if active else Inactive(name, since)
 
     def _lanes(self) -> dict[int, LaneLoad]:
         running: dict[int, list[Runner]] = {}
@@ -229,6 +242,8 @@ class Surroundings:
             self._shut(_targets(line)),
             None if lanes.concurrency.aging is None else micros(lanes.concurrency.aging),
             frozenset(view.policy),
+            view.limits,
+            self.foresight.stored_turns({bucket.tenant_id for bucket in buckets.values()}),
         )
 
     def _others(self) -> Iterator[InLine]:
@@ -247,7 +262,8 @@ class Surroundings:
         kind = (one.tenant_id, bucket.task) if one.worker_id in self.known else None
         hand = self.workers.index(one.worker_id) if one.worker_id in self.workers else None
         stage = stage_of(one.group_id, one.stage)
-        return Occupant(bucket.lanes, kind, one.claimed_at, one.ran, one.target_id, hand, stage=stage)
+        tenant_id = one.tenant_id
+        return Occupant(bucket.lanes, kind, one.claimed_at, one.ran, one.target_id, hand, None, stage, tenant_id)
 
     def _call(self, one: Promised) -> Call:
         reserved = Reserved(one.id, tuple(json.loads(one.lanes)), one.target_id, one.granted_at is not None)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 from headway.errors import BadInput, NotFound, WrongState
 from headway.model.job import Actor
+from headway.model.schedule import Schedule
 from headway.model.template import Template
 from headway.model.values import closest
 from headway.store.db import Tx
@@ -27,6 +29,17 @@ def find(tx: Tx, tenant_id: int, which: int | str) -> Template:
         hint = f": did you mean {near}?" if near else ""
         raise NotFound(f"there is no template {which!r}{hint}", code="unknown_template")
     return Template(*found[0])
+
+
+def numbers(tx: Tx, tenant_id: int, found: Iterable[Schedule]) -> dict[str, int]:
+    """The numbers of the templates that schedules name. One that was renamed is not there."""
+    named = [one.parsed for one in found if one.readable]
+    names = {definition.template for definition in named} | {step.template for one in named for step in one.steps}
+    known = {}
+    for name in sorted(name for name in names if isinstance(name, str)):
+        for row in tx.run("template_by_name", name=name, tenant_id=tenant_id):
+            known[name] = Template(*row).id
+    return known
 
 
 def lock(tx: Tx, tenant_id: int, which: int | str) -> Template:

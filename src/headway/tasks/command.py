@@ -11,7 +11,7 @@ import tempfile
 from collections import deque
 from typing import IO
 
-from headway.engine import processes
+from headway.engine import processes, tracing
 from headway.engine.calling import CommandFailed
 from headway.engine.context import Context, Pipe
 from headway.errors import Stopped
@@ -79,7 +79,8 @@ def _environment(ctx: Context, added: dict[str, str]) -> dict[str, str]:
     own = {"HEADWAY_JOB_ID": str(ctx.job_id), "HEADWAY_FENCE": str(ctx.fence)}
     if processes.TAG in os.environ:
         own[processes.TAG] = os.environ[processes.TAG]
-    return {**base, **added, **own}
+    traced = {tracing.VARIABLE: ctx.traceparent} if ctx.traceparent else {}
+    return {**base, **traced, **added, **own}
 
 
 def _start(argv: list[str], cwd: str | None, env: dict[str, str], stdin: str | None) -> subprocess.Popen[bytes]:

@@ -99,7 +99,7 @@ def run_http(
     answer = _Answer(what)
     began = time.monotonic()
     with _in_words(what, deadline := _Deadline(seconds(timeout, field="timeout"))):
-        _send(_Request(method.upper(), url, headers or {}, body, follow), answer, deadline)
+        _send(_Request(method.upper(), url, _traced(ctx, headers or {}), body, follow), answer, deadline)
     ctx.log.info("%s, %d bytes, in %s", answer, len(answer.data), duration_text(round(time.monotonic() - began, 3)))
     if not any(_fits(answer.status, one) for one in (expect if isinstance(expect, list) else [expect])):
         raise Retry(answer.refusal(expect, follow))
@@ -107,6 +107,13 @@ def run_http(
 
 
 http = BuiltIn("http", run_http)
+
+
+def _traced(ctx: Context, headers: Mapping[str, str]) -> Mapping[str, str]:
+    """With the trace that this run belongs to, unless the headers name one."""
+    if ctx.traceparent is None or any(name.lower() == "traceparent" for name in headers):
+        return headers
+    return {**headers, "traceparent": ctx.traceparent}
 
 
 def _shown(parts: SplitResult) -> str:

@@ -51,7 +51,11 @@ class Board:
         for job_id, data in history.tx.run("verify_relaned"):
             self.moved[job_id] = facts(data).get("from", 0)
             self.ahead[job_id] += 1
-        self.live: dict[int, tuple[str | None, list[tuple[int, Occupant]]]] = {}
+        self.live: dict[int, tuple[str | None, int, list[tuple[int, Occupant]]]] = {}
+        # How many jobs of each tenant run, how many may, and since when inactive ones are.
+        self.running: Counter[int] = Counter()
+        self.most: dict[int, int | None] = {}
+        self.inactive: dict[int, int] = {}
         self.inside: defaultdict[int, Counter[Occupant]] = defaultdict(Counter)
         self.full: set[int] = set()
         self.busy: Counter[str] = Counter()
@@ -87,6 +91,10 @@ class Board:
 
     def bucket(self, moment: Moment) -> Bucket | None:
         return self.buckets.get(self.bucket_id(moment))
+
+    def tenant(self, moment: Moment) -> int:
+        bucket = self.bucket(moment)
+        return bucket.tenant_id if bucket else 0
 
     def places(self, moment: Moment) -> list[tuple[int, Occupant]]:
         """The lanes of a job, and as what it counts there."""
@@ -157,7 +165,7 @@ class Board:
             case "target":
                 self._apply_pause_of_target(moment)
             case "tenant":
-                self._apply_pause(moment)
+                self._apply_tenant(moment)
             case "concurrency":
                 self.rules += 1
                 aging = facts(moment.data).get("aging")
@@ -197,10 +205,13 @@ class Board:
             self.holders.setdefault(moment.target_id, moment.thing_id)
             self.resumed.discard(moment.target_id)
             self.target_streaks[moment.target_id] = 0
-        self.live[moment.thing_id] = (worker, places)
+        tenant_id = self.tenant(moment)
+        self.running[tenant_id] += 1
+        self.live[moment.thing_id] = (worker, tenant_id, places)
 
     def _free(self, moment: Moment) -> None:
-        worker, places = self.live.pop(moment.thing_id)
+        worker, tenant_id, places = self.live.pop(moment.thing_id)
+        self.running[tenant_id] -= 1
         for lane, occupant in places:
             self._leave(lane, occupant)
             if self.settle:
@@ -284,8 +295,15 @@ class Board:
         elif moment.kind == "target.resumed":
             self.paused_targets.pop(moment.thing_id, None)
 
-    def _apply_pause(self, moment: Moment) -> None:
-        if moment.kind == "tenant.paused":
-            self.pauses[moment.thing_id] = Pause(moment.at, facts(moment.data).get("until"))
-        elif moment.kind == "tenant.resumed":
-            self.pauses.pop(moment.thing_id, None)
+    def _apply_tenant(self, moment: Moment) -> None:
+        match moment.kind:
+            case "tenant.paused":
+                self.pauses[moment.thing_id] = Pause(moment.at, facts(moment.data).get("until"))
+            case "tenant.resumed":
+                self.pauses.pop(moment.thing_id, None)
+            case "tenant.deactivated":
+                self.inactive[moment.thing_id] = moment.at
+            case "tenant.activated":
+                self.inactive.pop(moment.thing_id, None)
+            case "tenant.created" | "tenant.edited":
+                self.most[moment.thing_id] = facts(moment.data).get("max_running")

@@ -9,6 +9,7 @@ from headway.store.db import Database, Tx
 from headway.verify import (
     chains,
     counts,
+    deliveries,
     gates,
     ghosts,
     guards,
@@ -61,11 +62,14 @@ OF_THE_WHOLE: tuple[Callable[[History], Iterator[Finding]], ...] = (
     tenants.check_targets,
     tenants.check_reservations,
     tenants.check_schedules,
+    tenants.check_tenants,
+    tenants.check_others,
     stages.check_loose,
     limits.check,
     gates.check,
     ghosts.check,
     reservations.check,
+    deliveries.check,
 )
 
 

@@ -61,6 +61,10 @@ class Limits:
                 yield f"{claimed} {text}"
         if text := self._no_slot(moment):
             yield f"{claimed} {text}"
+        tenant_id = self.board.tenant(moment)
+        most, running = self.board.most.get(tenant_id), self.board.running[tenant_id]
+        if most is not None and running >= most:
+            yield f"{claimed} as number {running + 1} of tenant {tenant_id}: limit {most}"
         if moment.target_id is not None and (text := self._taken(moment.target_id, moment.thing_id)):
             yield f"{claimed} {text}"
 

@@ -83,7 +83,7 @@ class Order:
         return (moment.at, moment.actor) == (last.at, last.actor)
 
     def _claim(self, moment: Moment) -> list[Finding]:
-        found = [*self._paused(moment)] if self.board.pauses else []
+        found = [*self._paused(moment)] if self.board.pauses or self.board.inactive else []
         if moment.target_id is not None:
             found += self._not_first(moment, moment.target_id)
         stood = self.queues.see(moment)
@@ -95,8 +95,12 @@ class Order:
         return found
 
     def _paused(self, moment: Moment) -> Iterator[Finding]:
-        """Nothing starts while its queue, or everybody's, is paused."""
+        """Nothing starts while its queue, or everybody's, is paused, or its tenant inactive."""
         bucket = self.board.bucket(moment)
+        since = self.board.inactive.get(bucket.tenant_id) if bucket else None
+        if since is not None and since + self.settle <= moment.at:
+            text = f"claimed at {moment.at} (version {moment.version}), but its tenant was inactive since {since}"
+            yield about_job("I-11", moment.thing_id, text)
         for tenant_id in (0, bucket.tenant_id) if bucket else ():
             pause = self.board.pauses.get(tenant_id)
             if pause and pause.since + self.settle <= moment.at and (pause.until is None or moment.at < pause.until):

@@ -1,12 +1,12 @@
 """I-18: a job, its run, events, target, bucket and chain belong to one tenant; so do a group with its jobs, a schedule
-with its ticks, a reservation and a target."""
+with its ticks, a reservation, a target and a token; and a tenant is what its events made of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from headway.verify.history import History
-from headway.verify.records import GroupHistory, JobHistory, JobRow, numbers
+from headway.verify.records import GroupHistory, JobHistory, JobRow, facts, numbers
 from headway.verify.report import Finding, about_group, about_job
 
 
@@ -110,3 +110,34 @@ def check_schedules(history: History) -> Iterator[Finding]:
     for thing, number, tenant_id, schedule_id, owner in history.tx.run("verify_foreign_ticks"):
         text = f"it belongs to tenant {tenant_id}, schedule {schedule_id} to tenant {owner}"
         yield Finding("I-18", f"{thing} {number}", text)
+
+
+LIMITS = ("max_queued", "max_running", "max_schedules")
+
+
+def check_tenants(history: History) -> Iterator[Finding]:
+    """Its events lead to what its row says. The first one comes with the schema, and has no beginning."""
+    told: dict[int, tuple[int, bool, list[int | None]]] = {}
+    for tenant_id, version, kind, data in history.tx.run("verify_tenant_events"):
+        _, active, limits = told.get(tenant_id, (0, True, [None] * len(LIMITS)))
+        if kind in ("tenant.created", "tenant.edited"):
+            limits = [facts(data).get(name) for name in LIMITS]
+        elif kind in ("tenant.activated", "tenant.deactivated"):
+            active = kind == "tenant.activated"
+        told[tenant_id] = version, active, limits
+    for tenant_id, version, active, *limits in history.tx.run("verify_tenant_rows"):
+        last, was_active, led = told.get(tenant_id, (1, True, [None] * len(LIMITS)))
+        if version != last:
+            text = f"its history ends with version {last}, its row has version {version}"
+            yield Finding("I-02", f"tenant {tenant_id}", text)
+        elif (bool(active), limits) != (was_active, led):
+            words = [f"{name} {limit}" for name, limit in zip(LIMITS, led, strict=True)]
+            text = f"its events lead to {'active' if was_active else 'inactive'}, {', '.join(words)}; its row differs"
+            yield Finding("I-05", f"tenant {tenant_id}", text)
+
+
+def check_others(history: History) -> Iterator[Finding]:
+    """What hangs on a token or a delivery belongs to its tenant, and nothing belongs to a tenant that is not there."""
+    for thing, tenant_id, what, owner in history.tx.run("verify_foreign_things"):
+        to = "which does not exist" if owner is None else f"{what} to tenant {owner}"
+        yield Finding("I-18", thing, f"it belongs to tenant {tenant_id}, {to}")

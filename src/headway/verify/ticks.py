@@ -23,6 +23,7 @@ GRACE = 60_000_000
 NEVER = 2**63 - 1
 OVERLAP = "overlap"
 OUTSIDE = "outside start and end"
+INACTIVE = "tenant inactive"
 # The outcomes of what was missed, by the way to catch up.
 UNFIRED = {"last": "COALESCED", "none": "MISSED", "all": "MISSED"}
 
@@ -33,9 +34,10 @@ def check(history: History) -> Iterator[Finding]:
     all_executions = _Shelf(history.executions(), lambda execution: execution.schedule_id)
     known: dict[int, int] = {}
     gone: list[Finding] = []
+    inactive = _inactive(history)
     for row in history.schedules():
         executions = _Executions(history, all_executions.of(row.id))
-        ledger = _Ledger(history, row, list(all_events.of(row.id)), executions)
+        ledger = _Ledger(history, row, list(all_events.of(row.id)), executions, inactive.get(row.tenant_id, []))
         for text in ledger.read(all_ticks.of(row.id)):
             yield Finding("I-14", f"schedule {row.id}", text)
         known[row.id] = ledger.known_from
@@ -48,6 +50,18 @@ def check(history: History) -> Iterator[Finding]:
             yield Finding("I-14", f"execution {number}", f"it fills in {nominal_at}, which had fired before")
         elif nominal_at is None or nominal_at > known.get(schedule_id, 0):
             yield Finding("I-14", f"execution {number}", f"no tick of schedule {schedule_id} at {nominal_at} fired it")
+
+
+def _inactive(history: History) -> dict[int, list[tuple[int, int]]]:
+    """From when to when each tenant was inactive."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for tenant_id, kind, at in history.tx.run("verify_switches"):
+        spans = found.setdefault(tenant_id, [])
+        if kind == "tenant.deactivated":
+            spans.append((at, NEVER))
+        elif spans:
+            spans[-1] = (spans[-1][0], at)
+    return found
 
 
 class _Shelf(Generic[T]):
@@ -131,9 +145,15 @@ class _Ledger:
     """Reads the decisions in the order of their times."""
 
     def __init__(
-        self, history: History, row: ScheduleRow, events: list[ScheduleEvent], executions: _Executions
+        self,
+        history: History,
+        row: ScheduleRow,
+        events: list[ScheduleEvent],
+        executions: _Executions,
+        inactive: list[tuple[int, int]],
     ) -> None:
         self.history = history
+        self.inactive = inactive
         self.row = row
         self.events = events
         self.executions = executions
@@ -221,10 +241,14 @@ class _Ledger:
             yield f"{tick.name} was decided at {tick.decided_at}, before its time"
         if (tick.reason == OUTSIDE) != (reign.outside(tick.nominal_at) and reign.outside(tick.until)):
             yield f"{tick.name} ({tick.reason}), and start and end are {reign.bounds}"
+        if tick.reason == INACTIVE and not self._was_inactive(tick.decided_at, self.history.settle):
+            yield f"{tick.name} ({tick.reason}), and its tenant was active at {tick.decided_at}"
         match tick.outcome:
             case "FIRED":
                 yield from self._fired(tick)
                 yield from self.executions.see(tick, reign)
+                if self._was_inactive(tick.decided_at, -1 - self.history.settle):
+                    yield f"{tick.name} at {tick.decided_at}, and its tenant was inactive"
             case "SKIPPED":
                 if tick.event_id is None:
                     yield f"{tick.name} has no event"
@@ -238,6 +262,10 @@ class _Ledger:
                 elif tick.decided_at - tick.until <= GRACE:
                     yield f"{tick.name}, and it was decided in time, at {tick.decided_at}"
 
+    def _was_inactive(self, at: int, leeway: int) -> bool:
+        """Whether its tenant was inactive when something was decided. Others may have seen that later."""
+        return any(since - leeway <= at <= until + leeway for since, until in self.inactive)
+
     def _fired(self, tick: Tick) -> Iterator[str]:
         if tick.found is None:
             self.gone.append(f"{tick.name} as execution {tick.execution_id}, which does not exist")
@@ -250,7 +278,8 @@ class _Ledger:
         if not decision:
             return
         by = decision[0].decided_at - self.history.settle
-        late = [(tick, self._reign(tick.nominal_at)) for tick in decision if tick.reason != OUTSIDE]
+        unfit = (OUTSIDE, INACTIVE)
+        late = [(tick, self._reign(tick.nominal_at)) for tick in decision if tick.reason not in unfit]
         late = [(tick, reign) for tick, reign in late if reign.late(tick.nominal_at, by)]
         fired = [(tick, reign) for tick, reign in late if tick.outcome == "FIRED"]
         for tick, reign in fired:

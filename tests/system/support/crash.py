@@ -30,7 +30,7 @@ from headway.engine import heartbeat
 from headway.store.db import open_database
 from headway.store.migrate import migrate
 from tests.support.postgres import _address
-from tests.system.support import plan_scripts, promises, sabotage, scripts  # noqa: F401 (it adds its scripts)
+from tests.system.support import access_scripts, hook_scripts, plan_scripts, promises, sabotage, scripts  # noqa: F401 (they add theirs)
 from tests.system.support.world import Fact, World
 
 HANGS = 60.0

@@ -27,6 +27,9 @@ PASSING_ON = {
     "engine/sink.py": {"_fenced"},
     "engine/client.py": {"_change", "_tenant_event"},
     "engine/schedules.py": {"_change", "_on"},
+    "store/answers.py": {"transact", "once"},
+    "store/wall.py": {"once"},
+    "engine/tenants.py": {"_change"},
 }
 # Only PostgreSQL needs to be told.
 POSTGRES_ONLY = {"notify.begun", "notify.committed"}

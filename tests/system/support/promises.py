@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from headway.model.states import State
 from headway.verify import check
-from tests.system.support import stages
+from tests.system.support import access_scripts, hook_scripts, stages
 from tests.system.support.record import Record, dump
 from tests.system.support.world import Fact, World
 
@@ -26,7 +26,8 @@ def judge(world: World, facts: list[Fact]) -> list[str]:
     found = [fact["broken"] for fact in facts if "broken" in fact]
     for promise in (_made, _batches, _keys, _runs, _checkpoints, _verbs, _ends, _owners, _order, _artifacts):
         found += promise(record, facts)
-    found += [*stages.wrong(record), *stages.told(record, facts)]
+    found += [*stages.wrong(record), *stages.told(record, facts), *access_scripts.wrong(record, facts)]
+    found += hook_scripts.wrong(record, facts)
     found += _missing_files(record, world)
     found += _recovery_changes_nothing(record, world)
     return found

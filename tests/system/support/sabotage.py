@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from headway import testing
-from headway.engine import finish, recovery, worker
+from headway import faults, testing
+from headway.engine import deliverer, finish, recovery, worker
 from headway.engine.finish import Ended
 from headway.model.job import Actor, Claim, Job
 from headway.model.plan import Group
@@ -209,3 +210,48 @@ def group_concluded_before_retries_end() -> None:
         }
 
     sqlite.load_statements = postgres.load_statements = load  # type: ignore[attr-defined]
+
+
+@bug("hooks", at="cancel.committed")
+def outbox_in_a_second_transaction() -> None:
+    """The event is stored, then the delivery."""
+    transact = Database.transact
+    columns = "tenant_id, endpoint_id, event_id, event, job_id, url, max_tries, due_at, created_at"
+
+    def twice(self: Database, label: str, work: Callable[[Tx], Any]) -> Any:
+        if label != "cancel":
+            return transact(self, label, work)
+        later: list[tuple[Any, ...]] = []
+
+        def without(tx: Tx) -> Any:
+            ((before,),) = say(tx, "select coalesce(max(id), 0) from hw_delivery")
+            answer = work(tx)
+            later[:] = say(tx, f"select {columns} from hw_delivery where id > {before}")
+            say_only(tx, f"delete from hw_delivery where id > {before}")
+            return answer
+
+        def late(tx: Tx) -> None:
+            for row in later:
+                values = ", ".join("null" if value is None else repr(value) for value in row)
+                say_only(tx, f"insert into hw_delivery ({columns}) values ({values})")
+
+        answer = transact(self, label, without)
+        for _ in range(5):
+            faults.point("in_between")  # a while, so that a kill at every fifth point comes into it
+        transact(self, "second", late)
+        return answer
+
+    Database.transact = twice  # type: ignore[method-assign]
+
+
+@bug("hook_failures")
+def webhook_body_rebuilt_per_try() -> None:
+    """Each try renders what it sends anew."""
+    make = deliverer.make_request
+    counted = itertools.count()
+
+    def rebuild(letter: deliverer.Letter, at: int) -> Any:
+        request = make(letter, at)
+        return replace(request, body=request.body + b" " * next(counted))
+
+    deliverer.make_request = rebuild

@@ -37,6 +37,10 @@ FROM_NOTHING = {"migrate"}
 STEPPING_ONLY = {"failing", "schedule", "prune", "suspend", "damage", "direct", "ticks", "calendar", "prune_plans"}
 
 
+# What a process does besides when it is started again.
+AFTER_RESTART: list[Script] = []
+
+
 def script(function: Script) -> Script:
     SCRIPTS[function.__name__] = function
     return function
@@ -138,7 +142,8 @@ def waiting(world: World) -> None:
     second.move(after=third.id)
     sixth = world.make("note", n=6)
     sixth.move(rank=2)
-    world.say({"order": [fourth.id, sixth.id, fifth.id, third.id, second.id]})
+    world.app.client.reorder([second.id, third.id, fifth.id])
+    world.say({"order": [fourth.id, sixth.id, second.id, third.id, fifth.id]})
     world.worker(slots=1).run_dry()
 
 
@@ -675,6 +680,8 @@ def restart(world: World, style: int) -> None:
             pass
     else:
         world.worker(slots=1 + style % 3).run_dry()
+    for act in AFTER_RESTART:
+        act(world)
 
 
 def held(world: World) -> list[int]:

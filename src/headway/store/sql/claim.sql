@@ -4,10 +4,10 @@
 -- All a claim has to know before it looks at jobs, in one answer of (kind, id, number, group, stage):
 -- 0 non-empty buckets, by one probe each however many jobs they hold; 1 limited lanes and their capacity, those of the
 -- policy with a group of 0; 2 running jobs per bucket, and of each stage there; 3 paused tenants (0: all) and until
--- when; 4 lanes and 5 targets that direct calls had, and how many times in a row; then single facts: 6 the time by the
--- same clock; 7 the version of the concurrency settings; 8 whether a target was touched; 9 whether reservations are
--- active, and when the next of them expires (if one does: the largest number there is); 10 the next waiting time; 11 the
--- next expiry of a job.
+-- when, and inactive ones; 4 lanes and 5 targets that direct calls had, and how many times in a row; 6 how many jobs
+-- tenants may run; then single facts: 7 the time by the same clock; 8 the version of the concurrency settings; 9 whether
+-- a target was touched; 10 whether reservations are active, and when the next of them expires (if one does: the largest
+-- number there is); 11 the next waiting time; 12 the next expiry of a job.
 with recursive filled(bucket_id) as (
   select (select j.bucket_id from hw_job j where j.gate = 1 order by j.bucket_id limit 1)
   union all
@@ -17,15 +17,26 @@ with recursive filled(bucket_id) as (
 select 0, bucket_id, cast(null as bigint), cast(null as bigint), cast(null as integer) from filled where bucket_id is not null
 union all select 1, id, capacity, case when kind = 'policy' then 0 end, null from hw_lane where capacity is not null
 union all select 2, bucket_id, count(*), group_id, stage from hw_job where status = 3 group by bucket_id, group_id, stage
-union all select 3, id, paused_until, null, null from hw_tenant where paused_at is not null and (paused_until is null or paused_until > {now})
+union all select 3, id, case when active = 1 then paused_until end, null, null from hw_tenant
+  where (active = 0 or paused_at is not null) and (active = 0 or paused_until is null or paused_until > {now})
 union all select 4, id, streak, null, null from hw_lane where streak > 0
 union all select 5, id, streak, null, null from hw_target where streak > 0
-union all select 6, 0, {now}, null, null
-union all select 7, 0, version, null, null from hw_setting where name = 'concurrency'
-union all select 8, 0, min(id), null, null from hw_touched
-union all select 9, 0, min(coalesce(expires_at, 9223372036854775807)), null, null from hw_reservation where finished_at is null
-union all select 10, 0, min(not_before), null, null from hw_job where status = 1
-union all select 11, 0, min(expires_at), null, null from hw_job where expires_at is not null and status <= 2 and fence = 0;
+union all select 6, id, max_running, null, null from hw_tenant where max_running is not null
+union all select 7, 0, {now}, null, null
+union all select 8, 0, version, null, null from hw_setting where name = 'concurrency'
+union all select 9, 0, min(id), null, null from hw_touched
+union all select 10, 0, min(coalesce(expires_at, 9223372036854775807)), null, null from hw_reservation where finished_at is null
+union all select 11, 0, min(not_before), null, null from hw_job where status = 1
+union all select 12, 0, min(expires_at), null, null from hw_job where expires_at is not null and status <= 2 and fence = 0;
+
+-- name: turns
+-- When these tenants had their last turns; by 0, the last number that was given.
+select tenant_id, turn from hw_turn where tenant_id in {ids};
+
+-- name: save_turns
+-- Under the claim lock only.
+insert into hw_turn (tenant_id, turn) select tenant_id, turn from {rows(tenant_id bigint, turn bigint)} as r where true
+on conflict (tenant_id) do update set turn = excluded.turn;
 
 -- name: bucket_places
 -- The places of one bucket after a given one, in queue order. `+ 0`, or SQLite plans anew for every value.

@@ -183,10 +183,46 @@ with recursive g(id, depth) as (
   union all
   select x.retry_of, g.depth + 1 from g join hw_group x on x.id = g.id where x.retry_of is not null
 )
-select g.depth, j.step, j.stage, j.task, j.id, j.status, j.attempt, j.started_at, j.finished_at, j.reason, r.error, j.options
+select g.depth, j.step, j.stage, j.task, j.id, j.status, j.hold, j.attempt, j.started_at, j.finished_at, j.reason, r.error, j.options
 from g join hw_job j on j.group_id = g.id and j.group_id is not null left join hw_run r on r.job_id = j.id
 where not exists (select 1 from hw_job c where c.retry_of = j.id and c.retry_of is not null and c.group_id = j.group_id)
 order by g.depth desc, j.id;
+
+-- name: count_steps
+-- The steps of each of these groups, by the state in which the last job of each stands: how many, and when the first began.
+-- Those that a group did not run again are counted as they stand in the groups that it retries.
+with recursive g(shown, id, depth) as (
+  select i.id, i.id, 0 from {ids} i
+  union all
+  select g.shown, x.retry_of, g.depth + 1 from g join hw_group x on x.id = g.id where x.retry_of is not null
+), s as (
+  select g.shown, g.depth, j.status, j.started_at, row_number() over (partition by g.shown, j.step order by g.depth, j.id desc) as place
+  from g join hw_job j on j.group_id = g.id and j.group_id is not null
+)
+select s.shown, s.status, count(*), min(case when s.depth = 0 then s.started_at end) from s where s.place = 1 group by s.shown, s.status;
+
+-- name: steps_to_tell
+-- Of these groups the steps that a list of them names: all that may wait for a person, and the first four that failed.
+with t as (
+  select j.*, row_number() over (partition by j.group_id, j.status order by j.stage, j.id) as place from {ids} i
+  join hw_job j on j.group_id = i.id and j.group_id is not null and (j.status in (4, 5, 7) or (j.status = 0 and j.hold = 1))
+  where not exists (select 1 from hw_job c where c.retry_of = j.id and c.retry_of is not null and c.group_id = j.group_id)
+)
+select t.group_id, 0, t.step, t.stage, t.task, t.id, t.status, t.hold, t.attempt, t.started_at, t.finished_at, t.reason, r.error, t.options
+from t left join hw_run r on r.job_id = t.id where t.status <> 7 or t.place <= 4 order by t.stage, t.id;
+
+-- name: held_in_stage
+-- The members of a stage that are on hold.
+select j.id, j.step from hw_job j where j.group_id = :group_id and j.group_id is not null and j.stage = :stage and j.status <= 5 and j.status = 0
+  and j.hold = 1 order by j.id;
+
+-- name: lock_groups_and_followers
+-- All in the order of their ids: who ends one of these groups locks those that wait for it.
+select {group_columns} from hw_group g where g.id in (
+  select i.id from {ids} i
+  union
+  select f.id from {ids} i join hw_group f on f.after_id = i.id and f.after_id is not null and f.stage = -1 and f.finished_at is null)
+order by g.id {for_update};
 
 -- name: ledger_begins
 -- The first time that is left in the ledger of a schedule, and whether ticks of its tenant were pruned.

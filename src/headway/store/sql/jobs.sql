@@ -10,6 +10,14 @@ select {job_columns} from hw_job j where j.id in {ids} order by j.id {for_update
 -- name: read_job
 select {job_columns} from hw_job j where j.id = :id;
 
+-- name: read_jobs
+select {job_columns} from hw_job j where j.id in {ids};
+
+-- name: end_unrun
+-- Jobs that never ran and end alike.
+update hw_job set status = :status, gate = 0, hold = 0, finished_at = :finished_at, reason = :reason, version = version + 1
+where id in {ids} and status <= 2 and fence = 0 returning id;
+
 -- name: save_job
 -- Everything about a job that may change, at once; the version says that nothing came in between.
 update hw_job set status = :status, gate = :gate, priority = :priority, position = :position, version = :version + 1,

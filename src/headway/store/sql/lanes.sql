@@ -153,6 +153,11 @@ union all
 select * from (select {reservation_columns} from hw_reservation r where r.finished_at is not null and r.tenant_id = :tenant_id
   order by r.finished_at desc limit :limit) e;
 
+-- name: reservations_before
+-- A tenant's, the newest first.
+select {reservation_columns} from hw_reservation r where r.tenant_id = :tenant_id and r.id < :before
+  and (cast(:status as text) is null or r.status = cast(:status as text)) order by r.id desc limit :limit;
+
 -- name: grant_reservation
 update hw_reservation set granted_at = {now}, version = version + 1 where id = :id and finished_at is null and granted_at is null
 returning tenant_id, version;

@@ -119,6 +119,15 @@ order by priority desc, position, created_at, id limit :limit;
 select {job_columns} from hw_job j where j.tenant_id = :tenant_id and j.status <= 2
 order by j.priority desc, j.position, j.created_at, j.id limit :limit;
 
+-- name: queue_rest
+-- What comes after a place in the queue, in its priority.
+select {job_columns} from hw_job j where j.tenant_id = :tenant_id and j.status <= 2 and j.priority = :priority
+  and (j.position, j.created_at, j.id) > (:position, :created_at, :id) order by j.position, j.created_at, j.id limit :limit;
+
+-- name: queue_below
+select {job_columns} from hw_job j where j.tenant_id = :tenant_id and j.status <= 2 and j.priority < :priority
+order by j.priority desc, j.position, j.created_at, j.id limit :limit;
+
 -- name: line
 -- The beginning of a tenant's queue in claim order, with all that tells when each may start.
 select id, status, bucket_id, priority, position, created_at, queued_at, not_before, expires_at, target_id, fence, ran,
@@ -191,7 +200,7 @@ select w.id, w.host, w.boot, w.pid, w.process_start, w.slots, w.tasks, w.state, 
 from hw_worker w where w.kind = 'worker' and (w.gone_at is null or w.gone_at > {now} - :within) order by w.started_at, w.id;
 
 -- name: events_of
-select id, kind, thing, thing_id, version, status, at, actor, fence, data from hw_event
+select id, kind, thing, thing_id, version, status, at, actor, fence, data, tenant_id from hw_event
 where thing_id = :thing_id and thing = :thing and version > :after order by version limit :limit;
 
 -- name: log_end

@@ -25,7 +25,8 @@ update hw_counter set value = value + 1 where name = 'job' returning value << 20
 
 -- name: enqueue
 -- New jobs that differ only in their params and their targets, with their first events. One whose key is taken is left
--- out. `:params` is an array of texts; on a target, of [text, target id].
+-- out. `:params` is an array of texts; on a target, of [text, target id]. None are made for an inactive tenant, nor,
+-- unless they are admitted, for one whose jobs are counted: who asks then finds out which it is.
 update hw_counter set value = value + json_array_length(:params) where name = 'job';
 insert into hw_job (id, tenant_id, bucket_id, status, gate, priority, position, created_at, hold, target_id, template_id, not_before,
   expires_at, queued_at, key, task, params, options, created_by)
@@ -36,7 +37,8 @@ from (select value - json_array_length(:params) + 1 as first, coalesce(:not_befo
         case when :hold = 1 then 0 when coalesce(:not_before, :now + :delay) > :now then 1 else 2 end as status
       from hw_counter where name = 'job') c
 cross join json_each(:params) r
-where true on conflict (tenant_id, task, key) where key is not null and status <= 5 do nothing;
+where exists (select 1 from hw_tenant n where n.id = :tenant_id + 0 and n.active = 1 and (n.max_queued is null or :admitted = 1))
+on conflict (tenant_id, task, key) where key is not null and status <= 5 do nothing;
 insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor)
 select j.tenant_id, 'job', j.id, 1, 'job.created', j.status, j.created_at, :actor
 from hw_counter c join hw_job j on j.id > c.value - json_array_length(:params) where c.name = 'job'
@@ -153,3 +155,19 @@ select tenant_id, 'job', id, version + 1, :kind, :status, :now, :actor, :data
 from hw_job where group_id = :group_id and group_id is not null and stage > :stage and status <= 5 and status = 0 order by id;
 update hw_job set status = :status, hold = 0, finished_at = :now, reason = :reason, version = version + 1
 where group_id = :group_id and group_id is not null and stage > :stage and status <= 5 and status = 0 returning id;
+
+-- name: event_writers
+-- One writer at a time: events become visible in the order of their numbers.
+
+-- name: count_events
+-- What happened between two events, by kind; failures by their kind too.
+select kind, data ->> 'failure_kind', count(*) from hw_event
+where id > :after and id <= :upto and kind in (select value from json_each(:kinds)) group by 1, 2;
+
+-- name: note_pruned
+-- The newest events were pruned. Numbers go on after theirs, and none is given again: this event has the next one.
+insert into hw_event (id, tenant_id, thing, thing_id, version, kind, at, actor)
+select :newest + 1, 0, 'history', 0, coalesce(max(version), 0) + 1, 'history.pruned', {now}, :actor
+from hw_event where thing_id = 0 and thing = 'history';
+delete from hw_event where thing_id = 0 and thing = 'history'
+  and version < (select max(version) from hw_event where thing_id = 0 and thing = 'history');

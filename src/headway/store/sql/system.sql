@@ -44,5 +44,9 @@ insert into hw_task (name, seen_at, priority, options)
 select name, {now}, priority, options from {rows(name text, priority smallint, options text)} as r where true
 on conflict (name) do update set seen_at = excluded.seen_at, priority = excluded.priority, options = excluded.options;
 
+-- name: seen_tasks
+-- With when it was last seen, for those who look.
+select name, priority, options, seen_at from hw_task where seen_at > {now} - :within order by name;
+
 -- name: known_tasks
 select name, priority, options from hw_task where seen_at > {now} - :within order by name;

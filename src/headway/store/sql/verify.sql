@@ -278,3 +278,29 @@ where e.tenant_id <> s.tenant_id
 union all
 select 'event', e.id, e.tenant_id, s.id, s.tenant_id from hw_tick t join hw_schedule s on s.id = t.schedule_id
 join hw_event e on e.thing_id = t.id and e.thing = 'tick' where e.tenant_id <> s.tenant_id;
+
+-- name: verify_tenant_rows
+select id, version, active, max_queued, max_running, max_schedules from hw_tenant where id > 0 order by id;
+
+-- name: verify_tenant_events
+select thing_id, version, kind, data from hw_event where thing = 'tenant' order by thing_id, version;
+
+-- name: verify_switches
+-- When tenants became inactive and active.
+select thing_id, kind, at from hw_event where thing = 'tenant' and kind in ('tenant.activated', 'tenant.deactivated')
+order by thing_id, version;
+
+-- name: verify_foreign_things
+-- Events of tokens and tries of deliveries of another tenant than theirs; then what belongs to no tenant at all.
+select 'token ' || k.id, coalesce(k.tenant_id, 0), 'its event', e.tenant_id from hw_token k
+join hw_event e on e.thing_id = k.id and e.thing = 'token' where e.tenant_id <> coalesce(k.tenant_id, 0)
+union all
+select 'a try of delivery ' || t.delivery_id, t.tenant_id, 'the delivery', d.tenant_id from hw_try t
+join hw_delivery d on d.id = t.delivery_id where d.tenant_id <> t.tenant_id
+union all
+select o.thing, o.tenant_id, null, null from (
+  select 'an answer' as thing, tenant_id from hw_answer
+  union select 'a secret', tenant_id from hw_signer
+  union select 'a turn', tenant_id from hw_turn where tenant_id > 0
+  union select 'a tally', tenant_id from hw_tally where tenant_id > 0
+) o where not exists (select 1 from hw_tenant t where t.id = o.tenant_id);

@@ -83,6 +83,7 @@ def job_json(view: JobView) -> Json:
         "failure_kind": job.failure_kind.value if job.failure_kind else None,
         "lease_owner": worker_name(job.worker_id) if job.worker_id is not None else None,
         "lease_expires_at": time_or_none(view.lease_until),
+        "version": job.version,
         "run": run_json(view.run) if view.run is not None else None,
     }
 
@@ -109,6 +110,7 @@ def run_json(run: Run) -> Json:
     return {
         "run_id": run.job_id,
         "job_id": run.job_id,
+        "task": run.task,
         "status": run.status.name if run.status is not None else None,
         "params_snapshot": json.loads(run.params),
         "started_at": time_or_none(run.started_at),
@@ -140,13 +142,14 @@ def worker_json(worker: WorkerView, *, alive: bool) -> Json:
 
 
 def event_json(event: Event) -> Json:
-    """**Event** of the API."""
+    """**Event** of the API. `status` is the one a job had from then on."""
     return {
         "event_id": event.id,
         "kind": event.kind,
         "thing": event.thing,
         "thing_id": event.thing_id,
         "version": event.version,
+        "status": State(event.status).name if event.status is not None else None,
         "at": time_or_none(event.at),
         "actor": actor_json(event.actor),
         "fence": event.fence,

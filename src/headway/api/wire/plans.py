@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from headway.cli.shapes import Json, actor_json, time_or_none
+import json
+from collections.abc import Mapping
+
+from headway.api.wire.jobs import Json, actor_json, time_or_none
 from headway.engine.schedules import Preview
 from headway.model import cron
 from headway.model.schedule import Definition, Schedule, Tick
@@ -54,6 +57,7 @@ def execution_json(view: GroupView, *, steps: bool = False) -> Json:
         "name": group.name,
         "kind": group.reason,
         "nominal_at": time_or_none(group.nominal_at),
+        "on_failure": group.on_failure,
         "status": group.status,
         "current_stage": group.stage,
         "stages": group.stages,
@@ -67,12 +71,14 @@ def _common(view: GroupView, *, steps: bool) -> Json:
     group = view.group
     return {
         "held_by": [step_json(step) for step in view.held_by],
+        "failed": [step_json(step) for step in view.failed],
         "counts": view.counts,
         "retry_of": group.retry_of,
         "created_at": time_or_none(group.created_at),
         "started_at": time_or_none(view.started_at),
         "finished_at": time_or_none(group.finished_at),
         "created_by": actor_json(group.created_by),
+        "cancelled_by": actor_json(group.cancelled_by) if group.cancelled_by else None,
         **({"steps": [step_json(step) for step in view.steps]} if steps else {}),
     }
 
@@ -88,26 +94,43 @@ def in_words(definition: Definition) -> str:
     return f"at {len(definition.times)} given times"
 
 
-def schedule_json(schedule: Schedule) -> Json:
-    """**Schedule** of the API."""
-    definition = schedule.parsed
-    facts = definition.facts()
+def schedule_json(schedule: Schedule, templates: Mapping[str, int] | None = None) -> Json:
+    """**Schedule** of the API. `templates` has the numbers of those that it names."""
+    # One that only a newer Headway can read is shown as it is written, and does not spoil a list.
+    facts: Json = schedule.parsed.facts() if schedule.readable else json.loads(schedule.definition)
+    numbers = templates or {}
+    steps = facts.get("steps")
     return {
         "schedule_id": schedule.id,
         "name": schedule.name,
         "enabled": bool(schedule.enabled),
         **{name: facts.get(name) for name in ("cron", "interval", "times", "timezone")},
-        "params": dict(definition.params),
-        **{name: facts.get(name) for name in ("template", "steps", "on_failure", "overlap", "catch_up", "window")},
-        **{name: facts.get(name) for name in ("cap", "jitter", "start", "end", "note")},
+        "params": facts.get("params", {}),
+        "template": facts.get("template"),
+        "template_id": _number(facts.get("template"), numbers),
+        "steps": None if steps is None else [_step_wish(step, numbers) for step in steps],
+        **{
+            name: facts.get(name)
+            for name in ("on_failure", "overlap", "catch_up", "window", "cap", "jitter", "start", "end", "note")
+        },
         "origin": schedule.origin,
         "last_run_at": time_or_none(schedule.last_run_at),
         "next_run_at": time_or_none(schedule.next_at),
-        "sentence": in_words(definition),
+        "sentence": in_words(schedule.parsed) if schedule.readable else "at times that this version cannot read",
         "created_at": time_or_none(schedule.created_at),
         "created_by": actor_json(schedule.created_by),
         "version": schedule.version,
     }
+
+
+def _number(template: object, numbers: Mapping[str, int]) -> object:
+    return numbers.get(template) if isinstance(template, str) else template
+
+
+def _step_wish(step: Json, numbers: Mapping[str, int]) -> Json:
+    if "template" not in step:
+        return step
+    return {**step, "template_id": _number(step["template"], numbers)}
 
 
 def tick_json(tick: Tick) -> Json:

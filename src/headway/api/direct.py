@@ -1,0 +1,146 @@
+"""Direct calls, `POST /api/direct/{task}` and the tasks' own paths: a task runs now, before the queue of its lanes."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Annotated, Any
+
+from fastapi import Body, FastAPI, Path, Request, Response
+
+from headway.api.routes import Here, Routes, Visit, answer
+from headway.api.service import DIRECT_CALLS
+from headway.api.wire import answers_lanes, bodies_lanes
+from headway.engine.registry import Registry, TaskSpec
+from headway.errors import BadInput, Busy, NotFound, Refused
+from headway.model.access import check_task
+from headway.model.values import closest, seconds
+
+routes = Routes("direct")
+LONGEST_WAIT = 3_600.0
+GONE = "the caller went away"
+CLOSING = "this process is about to end: try again"
+_WRONG = "The task failed; `state` says how it ended, `failure_kind` why"
+_numbers = itertools.count(1)
+
+
+@routes.post("/api/direct/{task}", answer=answers_lanes.Result, also={424: _WRONG})
+async def call(
+    here: Here, task: Annotated[str, Path(max_length=200)], body: bodies_lanes.Call | None = None
+) -> Response:
+    """Run a task now and answer its result. It is not a job."""
+    given = body.given() if body is not None else {}
+    params = given.pop("params", {})
+    return answer({"result": await run(here, task, params, given)})
+
+
+async def run(here: Visit, task: str, params: Mapping[str, Any], wishes: Mapping[str, Any]) -> Any:
+    """The result. When the caller goes away its place is given back, and what runs is stopped."""
+    check_task(here.visitor, task)
+    if "wait" in wishes and seconds(wishes["wait"], field="wait") > LONGEST_WAIT:
+        raise BadInput("wait must be at most 1h: make a job of what can wait longer", field="wait")
+    under_way = _UnderWay(here, task, params, wishes)
+    under_way.start()
+    done = asyncio.ensure_future(asyncio.wrap_future(under_way.result))
+    gone = asyncio.ensure_future(_gone(here.request))
+    try:
+        await asyncio.wait({done, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not done.done():
+            under_way.call.abandon(GONE)
+        return await asyncio.shield(done)
+    finally:
+        gone.cancel()
+        # Cancelled from outside: nobody waits for the thread, but it is told to end.
+        under_way.call.abandon(GONE)
+        done.add_done_callback(_forget)
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _forget(done: asyncio.Future[Any]) -> None:
+    """What nobody waits for any more has failed to nobody's surprise."""
+    if not done.cancelled():
+        done.exception()
+
+
+class _UnderWay:
+    """One call in a thread of its own."""
+
+    def __init__(self, here: Visit, task: str, params: Mapping[str, Any], wishes: Mapping[str, Any]) -> None:
+        from headway.engine.direct import Call  # with all that runs tasks
+
+        self.here = here
+        self.task = task
+        self.params = params
+        self.wishes = wishes
+        self.call = Call()
+        self.result: Future[Any] = Future()
+
+    def start(self) -> None:
+        if not self.here.service.direct_calls.acquire(blocking=False):
+            raise Busy(f"{DIRECT_CALLS} direct calls wait or run here already: try again later", retry_after=5)
+        self.here.service.under_way.add(self._close)
+        if self.here.service.closing.is_set():
+            self._close()
+        threading.Thread(target=self._live, name=f"headway-direct-{next(_numbers)}", daemon=True).start()
+
+    def _live(self) -> None:
+        self.result.set_running_or_notify_cancel()
+        try:
+            self.result.set_result(self._make())
+        except BaseException as error:  # noqa: BLE001  (whoever waits for the thread gets it)
+            self.result.set_exception(error)
+        finally:
+            self.here.service.under_way.discard(self._close)
+            self.here.service.direct_calls.release()
+
+    def _close(self) -> None:
+        self.call.abandon(CLOSING)
+
+    def _make(self) -> Any:
+        from headway.engine.direct import prepare
+        from headway.engine.task import Wishes
+
+        caller, client = self.here.service.caller, self.here.client
+        if caller is None:
+            raise Refused("this server makes no direct calls", code="no_direct_calls")
+        spec = _known(client.registry, self.task)
+        direct = prepare(client, spec, self.params, Wishes(spec, **self.wishes, **self.here.trace))
+        return caller().call(direct, client=client, call=self.call)
+
+
+def _known(registry: Registry, task: str) -> TaskSpec:
+    found = registry.specs.get(task)
+    if found is None:
+        near = closest(task, registry.specs)
+        hint = f"did you mean {near}?" if near else "a direct call runs in this server, which has to have the task"
+        raise NotFound(f"no task here is named {task!r}: {hint}", code="unknown_task")
+    return found
+
+
+# --- the tasks' own paths -----------------------------------------------------------------------------------------
+
+
+def mount_own_paths(app: FastAPI, registry: Registry) -> None:
+    """Each task with a path of its own is called there: the body is its params, the answer its result and no more."""
+    own = Routes("direct")
+    for spec in registry:
+        if spec.direct is not None:
+            own.post(spec.direct, also={424: _WRONG})(_endpoint(spec))
+    own.mount(app)
+
+
+def _endpoint(spec: TaskSpec) -> Callable[..., Any]:
+    async def call_it(here: Here, params: Annotated[dict[str, Any] | None, Body()] = None) -> Response:
+        return answer(await run(here, spec.name, params or {}, {}))
+
+    call_it.__name__ = "call_" + re.sub(r"\W", "_", spec.name)
+    call_it.__doc__ = f"Run {spec.name} now: the body is its params, the answer its result."
+    return call_it

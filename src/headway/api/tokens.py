@@ -1,0 +1,61 @@
+"""`/api/tokens`: who may come. A token's text is in the answer that makes it, and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Response
+
+from headway.api.access import TENANT
+from headway.api.asking import Cursor, Id, Limit
+from headway.api.routes import Here, Routes, Visit, answer
+from headway.api.wire import answers, answers_system
+from headway.api.wire import bodies_access as bodies
+from headway.api.wire.access import made_json, token_json
+from headway.model.access import Role, Token, check_grant
+from headway.store.pages import make_cursor, read_cursor
+
+routes = Routes("tokens")
+
+
+@routes.post("/api/tokens", Role.ADMIN, answer=answers_system.NewToken, status=201, creates=True)
+def create(here: Here, body: bodies.NewToken) -> Response:
+    """Make a token. Its text is shown this once."""
+    tenant = body.tenant if "tenant" in body.model_fields_set else here.visitor.tenant
+    check_grant(here.visitor, tenant)
+
+    def render(made: tuple[Token, str]) -> Response:
+        token, plain = made
+        return answer(made_json(token, plain, _now(here)), 201, Location=f"/api/tokens/{token.id}")
+
+    def work(client: Any) -> Any:
+        return client.tokens.create(body.name, body.role, tenant=tenant, expires=body.expires)
+
+    return here.once(work, render, body.model_dump())
+
+
+@routes.get("/api/tokens", Role.ADMIN, answer=answers.Page[answers_system.Token])
+def ls(here: Here, limit: Limit = 50, cursor: Cursor = None) -> Response:
+    """List tokens, the oldest first; those of the system see all, unless they name a tenant."""
+    everywhere = here.visitor.system and TENANT not in here.request.headers
+    after = 0 if cursor is None else read_cursor(cursor)
+    found = here.client.tokens.list(everywhere=everywhere, after=after, limit=limit + 1)
+    more = make_cursor(found[limit - 1].id) if len(found) > limit else None
+    now = _now(here)
+    return answer({"items": [token_json(token, now) for token in found[:limit]], "next": more})
+
+
+@routes.get("/api/tokens/{token_id}", Role.ADMIN, answer=answers_system.Token)
+def show(here: Here, token_id: Id) -> Response:
+    """Show a token, but for its text."""
+    return answer(token_json(here.client.tokens.get(token_id, everywhere=here.visitor.system), _now(here)))
+
+
+@routes.delete("/api/tokens/{token_id}", Role.ADMIN, answer=answers_system.Token)
+def revoke(here: Here, token_id: Id) -> Response:
+    """Revoke a token: it opens nothing from now on."""
+    return answer(token_json(here.client.tokens.revoke(token_id, everywhere=here.visitor.system), _now(here)))
+
+
+def _now(here: Visit) -> int:
+    return here.service.database.clock.now()

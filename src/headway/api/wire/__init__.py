@@ -1,0 +1,1 @@
+"""What things are called on the wire: the only place where field names of the API exist."""

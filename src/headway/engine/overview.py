@@ -1,0 +1,43 @@
+"""How things stand for one tenant, in one snapshot: what `status`, `top` and the first page show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headway.clock import micros
+from headway.engine.limits import lives
+from headway.model.states import State
+from headway.model.targets import TargetView
+from headway.model.waiting import Pause
+from headway.store import lanes, reading, targets
+from headway.store.db import Tx
+from headway.store.pages import Filters
+from headway.store.reading import Counts, JobView, Waiting, WorkerView
+
+DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Finished jobs are counted for a day. Each worker with whether it lives."""
+
+    now: int
+    counts: Counts
+    pause: Pause | None
+    everybody: Pause | None
+    blocked: list[TargetView]
+    workers: list[tuple[WorkerView, bool]]
+    running: list[JobView]
+    waiting: list[Waiting]
+
+
+def overview(tx: Tx, tenant_id: int, now: int, *, listed: int = 10) -> Overview:
+    return Overview(
+        now,
+        reading.counts(tx, tenant_id, since=now - micros(DAY)),
+        *lanes.pauses(tx, tenant_id),
+        targets.blocked(tx, tenant_id),
+        [(worker, lives(worker)) for worker in reading.workers(tx, within=0.0)],
+        reading.list_jobs(tx, tenant_id, Filters(frozenset({State.RUNNING})), listed).items,
+        reading.queue(tx, tenant_id, listed, lives=lives),
+    )

@@ -1,0 +1,166 @@
+"""Who comes, and what they may do: roles, tokens, visitors, and the tasks that are an administrator's. Pure."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from headway.errors import NotFound, Refused
+from headway.model.job import Actor
+from headway.model.schedule import Definition
+from headway.model.template import Template
+from headway.model.values import refuse
+
+# They run whatever their params say, as the user that the worker runs as.
+ADMIN_TASKS = frozenset({"command", "powershell", "sql"})
+# What says when and how urgently a job runs, and who is told, but not what it does nor beside whom.
+HARMLESS = frozenset(
+    ("priority", "delay", "not_before", "expires_at", "key", "hold", "webhook_url", "webhook_events", "traceparent")
+)
+PREFIX = "hw_"
+# 32 random bytes, as text.
+LENGTH = len(PREFIX) + 43
+
+
+class Role(enum.Enum):
+    """A viewer looks, an operator works with jobs, an admin decides who may do what. Each may what those before may."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+    def may(self, needed: Role) -> bool:
+        return _ORDER[self] >= _ORDER[needed]
+
+    @staticmethod
+    def parse(text: object, *, field: str = "role") -> Role:
+        if isinstance(text, Role):
+            return text
+        try:
+            return Role(text)
+        except ValueError:
+            refuse(field, f"must be {', '.join(role.value for role in Role)}, not {text!r}")
+
+
+_ORDER = {role: n for n, role in enumerate(Role)}
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token as it is known: what it opens, and never what it is. Without a tenant it is the system's."""
+
+    id: int
+    tenant_id: int | None
+    tenant: str | None
+    name: str
+    role: Role
+    hint: str
+    created_at: int
+    created_by: str
+    expires_at: int | None
+    revoked_at: int | None
+    version: int
+
+    @property
+    def actor(self) -> Actor:
+        return Actor("token", str(self.id), self.name)
+
+    def state(self, now: int) -> str:
+        if self.revoked_at is not None:
+            return "revoked"
+        return "expired" if self.expires_at is not None and self.expires_at <= now else "live"
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Who a request comes from, and the tenant it acts for. `system`: it may act for any tenant, and see them all."""
+
+    actor: Actor
+    tenant: str
+    tenant_id: int
+    role: Role
+    system: bool
+
+
+def looks_like_token(plain: str) -> bool:
+    """Whether it is worth a look into the database."""
+    return len(plain) == LENGTH and plain.startswith(PREFIX) and plain.isascii()
+
+
+def fingerprint(plain: str) -> str:
+    """A token as it is stored. It is random and long, so that a fast hash is enough."""
+    return hashlib.sha256(plain.encode()).hexdigest()
+
+
+def hint_of(plain: str) -> str:
+    """What tells one token from another in a list."""
+    return f"{plain[: len(PREFIX) + 4]}…"
+
+
+# --- what they may do ---------------------------------------------------------------------------------------------
+
+
+def check_tasks(visitor: Visitor, tasks: Iterable[str]) -> None:
+    """Whoever names these tasks in a job, a group, a template, a schedule or a direct call must be allowed to."""
+    for task in tasks:
+        check_task(visitor, task)
+
+
+def check_task(visitor: Visitor, task: str) -> None:
+    if task in ADMIN_TASKS and not visitor.role.may(Role.ADMIN):
+        text = f"{task} runs whatever its params say: only an admin may create or edit what names it"
+        raise _admin_only(text + "; make a job of an admin's template instead", task=task)
+
+
+def check_from_template(
+    visitor: Visitor, template: Template, params: Collection[str] = (), options: Mapping[str, object] | None = None
+) -> None:
+    """An operator may run an admin's template of such a task as it is, with only the params that it leaves open."""
+    if template.task not in ADMIN_TASKS or visitor.role.may(Role.ADMIN):
+        return
+    for name in params:
+        if name not in template.open_params:
+            listed = ", ".join(template.open_params) or "none"
+            text = f"template {template.name!r} of {template.task} leaves these params open: {listed}"
+            raise _admin_only(f"{text}; {name!r} is an admin's to give", field=f"params.{name}", task=template.task)
+    for name, value in (options or {}).items():
+        if value is not None and name not in HARMLESS:
+            text = f"with template {template.name!r} of {template.task} only an admin may say {name}"
+            raise _admin_only(text, field=name, task=template.task)
+
+
+def check_new_params(visitor: Visitor, tasks: Iterable[str]) -> None:
+    """Other params for what exists: an edit, a retry with edited params, a manual run with params of its own."""
+    for task in tasks:
+        if task in ADMIN_TASKS and not visitor.role.may(Role.ADMIN):
+            text = f"{task} runs whatever its params say: only an admin may give it other ones"
+            raise _admin_only(text, field="params", task=task)
+
+
+def check_policy(visitor: Visitor, on_failure: str | None) -> None:
+    """A policy of the users' own is a module that gets imported: which one is an admin's to say."""
+    if on_failure is not None and ("." in on_failure or ":" in on_failure) and not visitor.role.may(Role.ADMIN):
+        text = f"on_failure {on_failure!r} is code that gets loaded: only an admin may name it"
+        raise Refused(f"{text}; say stop, continue or skip", code="admin_only", field="on_failure")
+
+
+def tasks_of(definition: Definition, task_of_template: Callable[[str | int], str]) -> list[str]:
+    """All tasks that a schedule runs, also through templates."""
+    named = [definition.template, *(step.template for step in definition.steps)]
+    tasks = {step.task for step in definition.steps if step.task is not None}
+    return sorted(tasks | {task_of_template(which) for which in named if which is not None})
+
+
+def check_grant(visitor: Visitor, tenant: str | None) -> None:
+    """A tenant's admin makes tokens for that tenant alone. Another one is, to them, not there."""
+    if visitor.system or tenant == visitor.tenant:
+        return
+    if tenant is None:
+        raise Refused("only a token of the system may make tokens of the system: name your tenant", code="not_allowed")
+    raise NotFound(f"there is no tenant {tenant!r}")
+
+
+def _admin_only(text: str, *, task: str, field: str | None = None) -> Refused:
+    return Refused(text, code="admin_only", field=field, task=task)

@@ -1,0 +1,34 @@
+"""Words for states and kinds of failure as people and older systems write them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headway.errors import BadInput
+from headway.model.outcome import FailureKind
+from headway.model.states import State
+from headway.model.values import closest
+
+_ALSO = {"CANCELED": "CANCELLED", "SUCCESS": "COMPLETED", "PENDING": "WAITING", "PROCESSING": "RUNNING"}
+
+
+def states(names: Sequence[str], *, label: str = "status") -> frozenset[State]:
+    """State names, in any case, one by one or with commas."""
+    return frozenset(_state(part, label) for name in names for part in name.split(","))
+
+
+def _state(name: str, label: str) -> State:
+    upper = name.strip().upper()
+    upper = _ALSO.get(upper, upper)
+    if upper not in State.__members__:
+        near = closest(upper, State.__members__)
+        hint = f"did you mean {near}?" if near else f"one of {', '.join(State.__members__)}"
+        raise BadInput(f"{label}: there is no status {name!r}: {hint}", field="status")
+    return State[upper]
+
+
+def failure_kind(name: str | None, *, label: str = "failure_kind") -> str | None:
+    if name is None or name.upper() in FailureKind.__members__:
+        return name.upper() if name else None
+    known = ", ".join(FailureKind.__members__)
+    raise BadInput(f"{label}: there is no kind {name!r}: one of {known}", field="failure_kind")

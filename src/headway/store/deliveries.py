@@ -1,0 +1,344 @@
+"""Deliveries in the database: what is due, who sends it, and what came of it. Functions of a transaction.
+
+The rows are made by a trigger on events. Whoever sends one has a lease on it: the fence says which, and what was
+recorded under an older one changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from headway.clock import micros
+from headway.errors import NotFound, WrongState
+from headway.model.job import Actor
+from headway.model.webhooks import (
+    DELIVERED,
+    LONGEST_WAIT,
+    PENDING,
+    Delivery,
+    Endpoint,
+    Outcome,
+    Try,
+    after_loss,
+    after_try,
+    answered,
+    given_up,
+)
+from headway.store import endpoints
+from headway.store.db import Tx
+from headway.store.pages import Page, check_limit, make_cursor, read_cursor
+
+LOST = "the process that sent it ended before it could tell: it may have arrived"
+GIVEN_UP_AT_ONCE = 500
+Random = Callable[[], float]
+
+
+class Waiting(NamedTuple):
+    """A receiver that something is on its way to. `endpoint_id` 0: those that jobs bring themselves."""
+
+    endpoint_id: int
+    usable: bool
+    probe_at: int | None
+    due_at: int
+    oldest_at: int
+    now: int
+
+    @property
+    def open(self) -> bool:
+        return self.probe_at is not None
+
+    @property
+    def stale(self) -> bool:
+        """Something of it is to be given up."""
+        return not self.usable or (self.open and self.oldest_at < self.now - micros(LONGEST_WAIT))
+
+    @property
+    def next_at(self) -> int:
+        """When there is something to do for it."""
+        if self.stale:
+            return self.now
+        if self.probe_at is None:
+            return self.due_at
+        return min(self.probe_at, self.oldest_at + micros(LONGEST_WAIT))
+
+
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """A delivery that is ours to send for a while."""
+
+    delivery: Delivery
+    probe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came of a try that was made under a lease."""
+
+    leased: Leased
+    outcome: Outcome
+    tried: Try
+
+
+def active(tx: Tx) -> bool:
+    """Whether anybody is to be told of anything."""
+    ((receivers, jobs),) = tx.run("outbox")
+    return bool(receivers or jobs)
+
+
+def waiting(tx: Tx) -> list[Waiting]:
+    return [Waiting(number, bool(usable), *rest) for number, usable, *rest in tx.run("pending_endpoints")]
+
+
+# --- sending ------------------------------------------------------------------------------------------------------
+
+
+def lease(tx: Tx, who: str, endpoint_id: int, *, limit: int, seconds: float, actor: Actor) -> list[Leased]:
+    """Takes what is due at one receiver. What somebody else has in hand is passed by."""
+    due = [Delivery(*row) for row in tx.run("due_deliveries", endpoint_id=endpoint_id, limit=limit)]
+    return _take(tx, who, due, seconds, actor)
+
+
+def lease_probe(tx: Tx, who: str, endpoint_id: int, *, seconds: float, actor: Actor) -> list[Leased]:
+    """The oldest delivery of an open endpoint whose time for a probe has come; one process has it."""
+    endpoint = endpoints.lock_all(tx, [endpoint_id]).get(endpoint_id)
+    now = endpoints.now(tx)
+    if endpoint is None or endpoint.probe_at is None or endpoint.probe_at > now or not endpoint.usable:
+        return []
+    oldest = [Delivery(*row) for row in tx.run("oldest_delivery", endpoint_id=endpoint_id)]
+    taken = _take(tx, who, oldest, seconds, actor)
+    if taken:
+        endpoints.set_probe(tx, endpoint, now + micros(seconds))
+    return [Leased(one.delivery, probe=True) for one in taken]
+
+
+def _take(tx: Tx, who: str, due: Sequence[Delivery], seconds: float, actor: Actor) -> list[Leased]:
+    lost = [one for one in due if one.lease_by is not None]
+    if lost:
+        _lose(tx, lost, actor)
+    ids = json.dumps([one.id for one in due])
+    tx.run("lease_deliveries", ids=json.dumps(_still_pending(tx, due, lost)), who=who, lease=micros(seconds))
+    found = [Delivery(*row) for row in tx.run("deliveries_by_id", ids=ids)]
+    return [
+        Leased(one) for one in sorted(found, key=lambda one: one.id) if one.lease_by == who and one.status == PENDING
+    ]
+
+
+def _still_pending(tx: Tx, due: Sequence[Delivery], lost: Sequence[Delivery]) -> list[int]:
+    if not lost:
+        return [one.id for one in due]
+    return [one.id for one in _read(tx, [one.id for one in due]) if one.status == PENDING]
+
+
+def _read(tx: Tx, ids: Collection[int]) -> list[Delivery]:
+    return [Delivery(*row) for row in tx.run("deliveries_by_id", ids=json.dumps(sorted(ids)))]
+
+
+def _lose(tx: Tx, lost: Sequence[Delivery], actor: Actor) -> None:
+    """Their senders died: noted in their logs, and they may be sent again."""
+    now = endpoints.now(tx)
+    rows = [(one, Try(_number(one), now, 0, None, LOST, None, one.message_id or "", "", "{}", None)) for one in lost]
+    _add_tries(tx, rows)
+    _save(tx, [(one, after_loss(one, now)) for one in lost], actor)
+
+
+def _number(delivery: Delivery) -> int:
+    return delivery.tries + delivery.lost + 1
+
+
+def free(tx: Tx, ids: Collection[int], owners: Collection[str], actor: Actor) -> int:
+    """Ends the leases of these processes, which are gone. How many there were."""
+    found = [Delivery(*row) for row in tx.run("lock_deliveries", ids=json.dumps(sorted(ids)))]
+    lost = [one for one in found if one.lease_by in owners]
+    if lost:
+        _lose(tx, lost, actor)
+        tx.wake()
+    return len(lost)
+
+
+def leases(tx: Tx) -> list[tuple[int, str]]:
+    return [(number, who) for number, who in tx.run("leased_deliveries")]
+
+
+def store_bodies(tx: Tx, bodies: Sequence[tuple[Delivery, str, str]]) -> dict[int, Delivery]:
+    """Each delivery with its message id and its body, as they are sent from now on: whoever was first is right."""
+    rows = [(one.id, one.fence, message_id, body) for one, message_id, body in bodies]
+    tx.run("store_bodies", rows=json.dumps(rows))
+    return {one.id: one for one in _read(tx, [one.id for one, _, _ in bodies])}
+
+
+def record(tx: Tx, reports: Sequence[Report], actor: Actor, random: Random) -> int:
+    """What came of some tries. Returns how many were recorded: one whose lease was lost changes nothing."""
+    receivers = endpoints.lock_all(tx, {one.leased.delivery.endpoint_id for one in reports} - {0})
+    now = endpoints.now(tx)
+    told = {one.leased.delivery.id: one for one in reports}
+    locked = [Delivery(*row) for row in tx.run("lock_deliveries", ids=json.dumps(sorted(told)))]
+    landed = [one for one in locked if one.lease_by is not None and one.fence == told[one.id].leased.delivery.fence]
+    tries: list[tuple[Delivery, Try]] = []
+    changed: list[tuple[Delivery, Delivery]] = []
+    for one in landed:
+        report = told[one.id]
+        usable = _judge(tx, receivers, one.endpoint_id, report, actor, now)
+        tries.append((one, _numbered(report.tried, _number(one))))
+        changed.append((one, after_try(one, report.outcome, usable=usable, now=now, random=random)))
+    _add_tries(tx, tries)
+    _save(tx, changed, actor)
+    return len(landed)
+
+
+def _judge(tx: Tx, receivers: dict[int, Endpoint], number: int, report: Report, actor: Actor, now: int) -> bool:
+    """The breaker of one receiver after a try. Whether we still send to it."""
+    before = receivers.get(number)
+    if before is None:
+        return True  # a job's own address
+    after = answered(before, report.outcome, probe=report.leased.probe, now=now)
+    if after != before:
+        receivers[number] = _changed(tx, before, after, report.outcome, actor)
+    return receivers[number].usable
+
+
+def _changed(tx: Tx, before: Endpoint, after: Endpoint, outcome: Outcome, actor: Actor) -> Endpoint:
+    if before.usable and not after.usable:
+        return endpoints.save(tx, after, "disabled", actor, reason=after.reason)
+    if (before.opened_at is None) == (after.opened_at is None):
+        return endpoints.store(tx, after)
+    kind = "opened" if after.opened_at is not None else "closed"
+    return endpoints.save(tx, after, kind, actor, reason=outcome.error)
+
+
+def _numbered(one: Try, number: int) -> Try:
+    return Try(number, one.at, one.took, *_rest(one))
+
+
+def _rest(one: Try) -> tuple[int | None, str | None, str | None, str, str, str, str | None]:
+    return one.status_code, one.error, one.address, one.message_id, one.digest, one.request, one.response
+
+
+def _add_tries(tx: Tx, tries: Iterable[tuple[Delivery, Try]]) -> None:
+    rows = [(one.id, tried.number, one.tenant_id, tried.at, tried.took, *_rest(tried)) for one, tried in tries]
+    if rows:
+        tx.run("add_tries", rows=json.dumps(rows))
+
+
+def _save(tx: Tx, changed: Sequence[tuple[Delivery, Delivery]], actor: Actor) -> None:
+    """What has ended is also an event."""
+    rows, events = [], []
+    for before, after in changed:
+        ended = after.status != PENDING
+        version = before.version + ended
+        times = (after.delivered_at, after.finished_at)
+        answer = (after.last_status_code, after.last_error)
+        rows.append((after.id, after.status, after.tries, after.lost, after.due_at, *answer, *times, version))
+        if ended:
+            events.append(_event(after, "delivered" if after.status == DELIVERED else "failed", version, actor))
+    if rows:
+        tx.run("save_deliveries", rows=json.dumps(rows))
+    if events:
+        tx.run("add_events", rows=json.dumps(events))
+
+
+def _event(one: Delivery, kind: str, version: int, actor: Actor, **facts: object) -> tuple[object, ...]:
+    told = {
+        "webhook": one.endpoint_id or None,
+        "event": one.event,
+        "job": one.job_id,
+        "tries": one.tries,
+        "status_code": one.last_status_code,
+        "error": one.last_error if kind == "failed" else None,
+        **facts,
+    }
+    data = json.dumps({name: fact for name, fact in told.items() if fact is not None}, separators=(",", ":"))
+    return (one.tenant_id, "delivery", one.id, version, f"delivery.{kind}", None, actor.text(), None, data)
+
+
+def give_up(tx: Tx, endpoint_id: int, actor: Actor) -> int:
+    """Some of what nobody will send: its endpoint is disabled or deleted, or has been open for too long."""
+    endpoint = endpoints.lock_all(tx, [endpoint_id]).get(endpoint_id)
+    if endpoint is None:
+        return 0
+    now = endpoints.now(tx)
+    if not endpoint.usable:
+        before, why = (
+            now + 1,
+            "the webhook was deleted" if endpoint.deleted_at is not None else "the webhook is disabled",
+        )
+    elif endpoint.opened_at is not None:
+        before, why = now - micros(LONGEST_WAIT), "the receiver could not be reached for 24 hours"
+    else:
+        return 0
+    found = tx.run("stale_deliveries", endpoint_id=endpoint_id, before=before, limit=GIVEN_UP_AT_ONCE)
+    stale = [Delivery(*row) for row in found]
+    _save(tx, [(one, given_up(one, why, now)) for one in stale], actor)
+    return len(stale)
+
+
+def fail(tx: Tx, leased: Sequence[Leased], why: str, actor: Actor) -> None:
+    """What cannot be sent at all."""
+    fences = {one.delivery.id: one.delivery.fence for one in leased}
+    now = endpoints.now(tx)
+    locked = [Delivery(*row) for row in tx.run("lock_deliveries", ids=json.dumps(sorted(fences)))]
+    ours = [one for one in locked if one.fence == fences[one.id] and one.lease_by is not None]
+    _save(tx, [(one, given_up(one, why, now)) for one in ours], actor)
+
+
+# --- looking, and sending once more -------------------------------------------------------------------------------
+
+
+def find(tx: Tx, tenant_id: int, number: int) -> Delivery:
+    found = [one for one in _read(tx, [number]) if one.tenant_id == tenant_id]
+    if not found:
+        raise NotFound(f"there is no delivery {number}", code="unknown_delivery")
+    return found[0]
+
+
+def page(
+    tx: Tx,
+    *,
+    endpoint_id: int | None = None,
+    job_id: int | None = None,
+    status: str | None,
+    limit: int,
+    cursor: str | None,
+) -> Page[Delivery]:
+    """Of one endpoint or of one job, newest first. Whose they are is for the caller to know."""
+    where = {"job_id": job_id} if endpoint_id is None else {"endpoint_id": endpoint_id}
+    name = "deliveries_of_job" if endpoint_id is None else "deliveries_before"
+    rows = tx.run(name, **where, status=status, before=read_cursor(cursor), limit=check_limit(limit) + 1)
+    items = [Delivery(*row) for row in rows[:limit]]
+    return Page(items, make_cursor(items[-1].id) if len(rows) > limit else None)
+
+
+def tries(tx: Tx, delivery_id: int) -> list[Try]:
+    return [Try(*row) for row in tx.run("tries_of", delivery_id=delivery_id)]
+
+
+def add_test(tx: Tx, endpoint: Endpoint, event: str) -> Delivery:
+    """After the endpoint's event that says so."""
+    ((number,),) = tx.run("add_test", endpoint_id=endpoint.id, event=event)
+    tx.wake()
+    return _read(tx, [number])[0]
+
+
+def replay(tx: Tx, tenant_id: int, number: int, actor: Actor) -> Delivery:
+    """The same message once more, as a delivery of its own."""
+    one = find(tx, tenant_id, number)
+    max_tries = one.max_tries
+    if one.endpoint_id:
+        endpoint = endpoints.lock_all(tx, [one.endpoint_id])[one.endpoint_id]
+        if not endpoint.usable:
+            word = "deleted" if endpoint.deleted_at is not None else "disabled"
+            raise WrongState(
+                f"webhook {endpoint.id} is {word}: there is nobody to send delivery {number} to", status=word
+            )
+        max_tries = endpoint.max_tries
+    one = Delivery(*tx.run("lock_deliveries", ids=json.dumps([number]))[0])
+    if one.status == PENDING:
+        raise WrongState(f"delivery {number} is still on its way: wait until it has ended", status=one.status)
+    ((again,),) = tx.run("replay_delivery", id=number, max_tries=max_tries)
+    version = one.version + 1
+    tx.run("set_delivery_version", id=number, version=version)
+    tx.run("add_events", rows=json.dumps([_event(one, "replayed", version, actor, by=again)]))
+    tx.wake()
+    return _read(tx, [again])[0]

@@ -1,0 +1,53 @@
+-- Tokens, and the answers that belong to idempotency keys.
+
+-- name: add_token
+insert into hw_token (tenant_id, name, role, hash, hint, created_at, created_by, expires_at)
+values (cast(:tenant_id as bigint), :name, :role, :hash, :hint, {now}, :actor, cast(:expires_at as bigint)) returning id;
+
+-- name: token_by_id
+select {token_columns} from hw_token t left join hw_tenant n on n.id = t.tenant_id where t.id = :id;
+
+-- name: token_by_hash
+-- One that opens something now, with its hash: one that was revoked, has expired or is of an inactive tenant does not.
+select {token_columns}, t.hash from hw_token t left join hw_tenant n on n.id = t.tenant_id
+where t.hash = :hash and t.revoked_at is null and (t.expires_at is null or t.expires_at > {now}) and (n.id is null or n.active = 1);
+
+-- name: live_token
+-- Whether there is any. One of an inactive tenant counts: that tenant's end opens nothing to everybody.
+select 1 from hw_token where revoked_at is null and (expires_at is null or expires_at > {now}) limit 1;
+
+-- name: tokens_after
+-- In the order in which they were made: everybody's, or one tenant's.
+select {token_columns} from hw_token t left join hw_tenant n on n.id = t.tenant_id
+where t.id > :after and (:everywhere = 1 or t.tenant_id = :tenant_id) order by t.id limit :limit;
+
+-- name: revoke_token
+update hw_token set revoked_at = {now}, version = version + 1 where id = :id and revoked_at is null returning version;
+
+-- name: take_key
+-- The key is ours if nobody has it, or had it too long ago. While another transaction is taking it, this waits for its end.
+insert into hw_answer (tenant_id, route, key, digest, made, at) values (:tenant_id, :route, :key, :digest, 'null', {now})
+on conflict (tenant_id, route, key) do update
+set digest = excluded.digest, made = 'null', status = null, headers = null, body = null, at = excluded.at
+where hw_answer.at < excluded.at - :kept
+returning 1;
+
+-- name: answer
+select digest, made, status, headers, body from hw_answer
+where tenant_id = :tenant_id and route = :route and key = :key and at >= {now} - :kept;
+
+-- name: save_made
+update hw_answer set made = :made where tenant_id = :tenant_id and route = :route and key = :key;
+
+-- name: complete_answer
+-- The first answer stays.
+update hw_answer set status = :status, headers = :headers, body = :body
+where tenant_id = :tenant_id and route = :route and key = :key and digest = :digest and status is null;
+
+-- name: old_answer
+select 1 from hw_answer where at < {now} - :kept limit 1;
+
+-- name: prune_answers
+delete from hw_answer where (tenant_id, route, key) in
+  (select a.tenant_id, a.route, a.key from hw_answer a where a.at < {now} - :kept order by a.at limit :limit)
+returning 1;

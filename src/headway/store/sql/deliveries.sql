@@ -1,0 +1,168 @@
+-- Webhooks: endpoints, deliveries on their way, and their tries.
+
+-- name: outbox
+-- Whether anybody is to be told of anything.
+select endpoints, jobs from hw_outbox;
+
+-- name: lock_outbox
+select endpoints, jobs from hw_outbox {for_update};
+
+-- name: count_endpoints
+-- After `lock_outbox`: a statement's snapshot is older than any lock it waits for.
+update hw_outbox set endpoints = (select count(*) from hw_endpoint where deleted_at is null);
+
+-- name: note_job_hooks
+update hw_outbox set jobs = 1 where jobs = 0;
+
+-- name: add_endpoint
+insert into hw_endpoint (tenant_id, url, events, description, secret, max_tries, created_at, created_by)
+values (:tenant_id, :url, :events, cast(:description as text), :secret, :max_tries, {now}, :actor) returning id;
+
+-- name: endpoint_by_id
+select {endpoint_columns} from hw_endpoint e where e.id = :id;
+
+-- name: lock_endpoints
+select {endpoint_columns} from hw_endpoint e where e.id in {ids} order by e.id {for_update};
+
+-- name: endpoints_after
+-- A tenant's endpoints in the order in which they were made.
+select {endpoint_columns} from hw_endpoint e where e.tenant_id = :tenant_id and e.deleted_at is null and e.id > :after
+order by e.id limit :limit;
+
+-- name: endpoints_of
+select {endpoint_columns} from hw_endpoint e where e.id in {ids};
+
+-- name: save_endpoint
+update hw_endpoint set url = :url, events = :events, description = cast(:description as text), secret = :secret,
+  old_secret = cast(:old_secret as text), old_until = cast(:old_until as bigint), max_tries = :max_tries, enabled = :enabled,
+  reason = cast(:reason as text), failures = :failures, opened_at = cast(:opened_at as bigint), probe_at = cast(:probe_at as bigint),
+  deleted_at = cast(:deleted_at as bigint), version = :version
+where id = :id;
+
+-- name: set_probe
+update hw_endpoint set probe_at = :probe_at where id = :id;
+
+-- name: signers_of
+select tenant_id, secret, old_secret, old_until from hw_signer where tenant_id in {ids};
+
+-- name: add_signer
+insert into hw_signer (tenant_id, secret) values (:tenant_id, :secret) on conflict (tenant_id) do nothing;
+
+-- name: rotate_signer
+update hw_signer set old_secret = secret, old_until = {now} + :keeps, secret = :secret where tenant_id = :tenant_id;
+
+-- name: pending_endpoints
+-- The receivers that something is on its way to, found by stepping from one to the next: as many steps as receivers,
+-- however many deliveries wait.
+with recursive k(id) as (
+  select min(endpoint_id) from hw_delivery where status = 'PENDING'
+  union all
+  select (select min(d.endpoint_id) from hw_delivery d where d.status = 'PENDING' and d.endpoint_id > k.id) from k where k.id is not null
+)
+select k.id, case when e.id is null then 1 when e.deleted_at is null then e.enabled else 0 end, e.probe_at,
+  (select min(d.due_at) from hw_delivery d where d.status = 'PENDING' and d.endpoint_id = k.id),
+  (select d.created_at from hw_delivery d where d.status = 'PENDING' and d.endpoint_id = k.id order by d.id limit 1), {now}
+from k left join hw_endpoint e on e.id = k.id where k.id is not null;
+
+-- name: due_deliveries
+select {delivery_columns} from hw_delivery d
+where d.status = 'PENDING' and d.endpoint_id = :endpoint_id and d.due_at <= {now} order by d.due_at, d.id limit :limit {skip_locked};
+
+-- name: oldest_delivery
+-- For a probe: whether or not its next try is due, but not while somebody sends it.
+select {delivery_columns} from hw_delivery d
+where d.status = 'PENDING' and d.endpoint_id = :endpoint_id and (d.lease_by is null or d.due_at <= {now})
+order by d.id limit 1 {skip_locked};
+
+-- name: stale_deliveries
+-- The oldest that wait, made before an instant, and that nobody sends right now.
+select {delivery_columns} from hw_delivery d
+where d.status = 'PENDING' and d.endpoint_id = :endpoint_id and d.created_at < :before and (d.lease_by is null or d.due_at <= {now})
+order by d.id limit :limit {skip_locked};
+
+-- name: leased_deliveries
+select id, lease_by from hw_delivery where lease_by is not null order by id;
+
+-- name: lock_deliveries
+select {delivery_columns} from hw_delivery d where d.id in {ids} order by d.id {for_update};
+
+-- name: deliveries_by_id
+select {delivery_columns} from hw_delivery d where d.id in {ids};
+
+-- name: lease_deliveries
+update hw_delivery set lease_by = :who, fence = fence + 1, due_at = {now} + :lease where id in {ids};
+
+-- name: store_bodies
+-- What is sent on every try; a second render changes nothing.
+update hw_delivery set body = r.body, message_id = r.message_id
+from {rows(id bigint, fence integer, message_id text, body text)} as r
+where hw_delivery.id = r.id and hw_delivery.fence = r.fence and hw_delivery.body is null;
+
+-- name: save_deliveries
+update hw_delivery set status = r.status, tries = r.tries, lost = r.lost, due_at = r.due_at, lease_by = null,
+  last_status_code = r.last_status_code, last_error = r.last_error, delivered_at = r.delivered_at, finished_at = r.finished_at,
+  version = r.version
+from {rows(id bigint, status text, tries integer, lost integer, due_at bigint, last_status_code integer, last_error text, delivered_at bigint, finished_at bigint, version integer)} as r
+where hw_delivery.id = r.id;
+
+-- name: add_tries
+insert into hw_try (delivery_id, number, tenant_id, at, took, status_code, error, address, message_id, digest, request, response)
+select delivery_id, number, tenant_id, at, took, status_code, error, address, message_id, digest, request, response
+from {rows(delivery_id bigint, number integer, tenant_id bigint, at bigint, took bigint, status_code integer, error text, address text, message_id text, digest text, request text, response text)} as r;
+
+-- name: add_test
+-- A delivery that a person asked for.
+insert into hw_delivery (tenant_id, endpoint_id, event_id, event, max_tries, due_at, created_at)
+select e.tenant_id, e.id, v.id, :event, e.max_tries, {now}, {now}
+from hw_endpoint e join hw_event v on v.thing_id = e.id and v.thing = 'webhook' and v.version = e.version
+where e.id = :endpoint_id returning id;
+
+-- name: replay_delivery
+-- The same message once more, with tries of its own.
+insert into hw_delivery (tenant_id, endpoint_id, event_id, event, job_id, url, message_id, body, max_tries, due_at, replay_of, created_at)
+select tenant_id, endpoint_id, event_id, event, job_id, url, message_id, body, :max_tries, {now}, id, {now}
+from hw_delivery where id = :id returning id;
+
+-- name: set_delivery_version
+update hw_delivery set version = :version where id = :id;
+
+-- name: deliveries_before
+-- To one endpoint, newest first.
+select {delivery_columns} from hw_delivery d where d.endpoint_id = :endpoint_id and d.id < :before
+  and (cast(:status as text) is null or d.status = :status)
+order by d.id desc limit :limit;
+
+-- name: deliveries_of_job
+select {delivery_columns} from hw_delivery d where d.job_id = :job_id and d.job_id is not null and d.id < :before
+  and (cast(:status as text) is null or d.status = :status)
+order by d.id desc limit :limit;
+
+-- name: tries_of
+select number, at, took, status_code, error, address, message_id, digest, request, response from hw_try
+where delivery_id = :delivery_id order by number;
+
+-- name: event_by_id
+select id, kind, thing, thing_id, version, status, at, actor, fence, data, tenant_id from hw_event where id = :id;
+
+-- name: tick_by_id
+select {tick_columns} from hw_tick t where t.id = :id;
+
+-- name: prunable_deliveries
+-- That ended before the cutoff, oldest first, from a place on, and whether they may go: while there is an event, `verify`
+-- asks for its delivery. The event of a test stays, as part of its endpoint's history.
+select d.finished_at, d.id, case when d.event = 'webhook.test' or not exists (select 1 from hw_event v where v.id = d.event_id) then 1 else 0 end
+from hw_delivery d where d.finished_at is not null and d.finished_at < :before
+  and d.finished_at >= :after_at and (d.finished_at > :after_at or d.id > :after_id)
+order by d.finished_at, d.id limit :limit;
+
+-- name: prune_deliveries
+insert into hw_tally (tenant_id, name, count) select d.tenant_id, 'deliveries', count(*) from hw_delivery d where d.id in {ids}
+  and d.finished_at is not null and (d.event = 'webhook.test' or not exists (select 1 from hw_event v where v.id = d.event_id))
+group by d.tenant_id
+on conflict (tenant_id, name) do update set count = hw_tally.count + excluded.count;
+delete from hw_event where thing = 'delivery' and thing_id in (select d.id from hw_delivery d where d.id in {ids}
+  and d.finished_at is not null and (d.event = 'webhook.test' or not exists (select 1 from hw_event v where v.id = d.event_id)));
+delete from hw_try where delivery_id in (select d.id from hw_delivery d where d.id in {ids}
+  and d.finished_at is not null and (d.event = 'webhook.test' or not exists (select 1 from hw_event v where v.id = d.event_id)));
+delete from hw_delivery where id in {ids} and finished_at is not null
+  and (event = 'webhook.test' or not exists (select 1 from hw_event v where v.id = hw_delivery.event_id)) returning id;

@@ -1,0 +1,58 @@
+-- Figures about the whole installation and about one tenant. Each costs the same however many jobs there are: counts
+-- stop at a bound (`:most`), waits are those of who stands first.
+
+-- name: filled_buckets
+-- Kinds of work with ready jobs, by one probe each.
+with recursive filled(bucket_id) as (
+  select (select j.bucket_id from hw_job j where j.gate = 1 order by j.bucket_id limit 1)
+  union all
+  select (select j.bucket_id from hw_job j where j.gate = 1 and j.bucket_id > filled.bucket_id order by j.bucket_id limit 1)
+  from filled where filled.bucket_id is not null
+)
+select bucket_id from filled where bucket_id is not null;
+
+-- name: oldest_of_buckets
+-- Since when the first job of each priority waits, of each of these kinds of work.
+with recursive level(bucket_id, priority) as (
+  select b.id, (select j.priority from hw_job j where j.bucket_id = b.id and j.gate = 1 order by j.priority desc limit 1) from {ids} b
+  union all
+  select l.bucket_id, (select j.priority from hw_job j where j.bucket_id = l.bucket_id and j.gate = 1 and j.priority < l.priority
+    order by j.priority desc limit 1)
+  from level l where l.priority is not null
+)
+select l.bucket_id, min(j.queued_at) from level l join hw_job j on j.id = (
+  select k.id from hw_job k where k.bucket_id = l.bucket_id and k.gate = 1 and k.priority = l.priority
+  order by k.position, k.created_at, k.id limit 1)
+where l.priority is not null group by l.bucket_id;
+
+-- name: next_due_tick
+-- When the most overdue tick of a schedule was to be, and the time by the same clock.
+select (select min(next_at) from hw_schedule where next_at is not null), {now};
+
+-- name: worker_states
+-- Those that were not given up; whose lease has passed is silent.
+select case when lease_until < {now} then 'silent' else state end, count(*) from hw_worker
+where gone_at is null and kind = 'worker' group by 1;
+
+-- name: count_pending_deliveries
+select count(*) from (select 1 as one from hw_delivery where status = 'PENDING' limit :most) w;
+
+-- name: count_held_jobs
+-- PAUSED and ERROR, of all tenants: they wait for a person.
+select status, count(*) from (select status from hw_job where status between 4 and 5 limit :most) w group by status;
+
+-- name: throughput
+-- What ended in each span of time since an instant, the newest first, of so many jobs.
+select (finished_at - :since) / :span, status, count(*) from (
+  select finished_at, status, tenant_id from hw_job where finished_at is not null and finished_at >= :since order by finished_at desc limit :most) w
+where tenant_id = :tenant_id group by 1, 2;
+
+-- name: bound_of_ended
+-- The end of the so manieth newest job that ended, if there are as many.
+select finished_at from hw_job where finished_at is not null and finished_at >= :since order by finished_at desc limit 1 offset :most;
+
+-- name: last_ended
+-- When those were queued and began that ended last, and how long they ran.
+select queued_at, started_at, ran from (
+  select queued_at, started_at, ran, tenant_id, finished_at from hw_job where finished_at is not null order by finished_at desc limit :most) w
+where tenant_id = :tenant_id and started_at is not null order by finished_at desc limit :limit;

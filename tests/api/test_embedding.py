@@ -1,0 +1,88 @@
+"""Headway inside another application: mounted, living and ending with it, in several processes on one database."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from headway import App
+from tests.support.waiting import until
+
+ROOT = Path(__file__).parents[2]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return int(one.getsockname()[1])
+
+
+@contextmanager
+def embedded(
+    database: str, folder: Path, *, processes: int = 1
+) -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]]]:
+    port = free_port()
+    command = [sys.executable, "-m", "uvicorn", "tests.support.embedded:fastapi_app", "--port", str(port)]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [*command, "--workers", str(processes)],
+            cwd=folder,
+            env=os.environ | {"HEADWAY_DATABASE": database, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False) as http:
+            until(lambda: _answers(http), f"an answer of the server ({folder / 'log'})")
+            yield http, process
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def _answers(http: httpx.Client) -> bool:
+    try:
+        return http.get("/headway/api/workers").status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_it_serves_and_works_inside_another_application(database_url: str, tmp_path: Path, processes: int) -> None:
+    with embedded(database_url, tmp_path, processes=processes) as (http, process):
+        until(lambda: _live(http) == processes, f"{processes} live workers")
+        numbers = [http.post(f"/orders/fog-{n}").json()["job_id"] for n in range(20)]
+        made = http.post("/headway/api/jobs", json={"task": "story.generate", "params": {"topic": "rain"}})
+        assert made.status_code == 201
+        assert made.headers["location"] == f"/headway/api/jobs/{made.json()['job_id']}"
+        numbers.append(made.json()["job_id"])
+        until(lambda: {_status(http, number) for number in numbers} == {"COMPLETED"})
+        assert http.get("/headway/healthz").status_code == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0, (tmp_path / "log").read_text()
+    with App(database_url) as app, app.database.read() as tx:
+        left = [row for row in tx.run("shown_workers", within=10**12) if row[-2] is None]
+    assert left == []
+
+
+def _live(http: httpx.Client) -> int:
+    return sum(worker["state"] == "live" for worker in http.get("/headway/api/workers").json()["items"])
+
+
+def _status(http: httpx.Client, number: int) -> str:
+    return str(http.get(f"/headway/api/jobs/{number}").json()["status"])
+
+
+def test_making_it_part_of_an_application_opens_nothing(tmp_path: Path) -> None:
+    app = App(str(tmp_path / "none.db"))
+    app.asgi()
+    app.lifespan(None)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,67 @@
+"""The OpenAPI document: checked in, whole, with a role for every route and an example for every body."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.api.app import NOUNS, build
+from headway.api.document import document
+
+KEPT = Path(__file__).parents[2] / "docs" / "openapi.json"
+OPERATIONS = [
+    (path, method, operation)
+    for path, methods in build().openapi()["paths"].items()
+    for method, operation in methods.items()
+]
+
+
+def test_the_document_is_the_one_that_is_checked_in() -> None:
+    """After a change of the API: `python -m headway.api.document > docs/openapi.json`, and look at the difference."""
+    assert document() == KEPT.read_text("utf-8")
+
+
+def test_it_is_openapi_3_1_and_every_operation_has_a_name_of_its_own() -> None:
+    found = json.loads(document())
+    assert found["openapi"].startswith("3.1.")
+    names = [operation["operationId"] for _, _, operation in OPERATIONS]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "operation"), OPERATIONS, ids=lambda one: one if isinstance(one, str) else ""
+)
+def test_every_operation_says_its_role_its_summary_and_its_problems(
+    path: str, method: str, operation: dict[str, Any]
+) -> None:
+    assert operation["x-role"] in ("public", "viewer", "operator", "admin")
+    assert operation["summary"]
+    problem = {"$ref": "#/components/schemas/Problem"}
+    assert operation["responses"]["422"]["content"]["application/problem+json"]["schema"] == problem
+    done = [status for status in operation["responses"] if status.startswith("2")]
+    assert done, f"{method} {path} never succeeds"
+
+
+def test_every_body_has_an_example() -> None:
+    schemas = json.loads(document())["components"]["schemas"]
+    bodies = set()
+    for _, _, operation in OPERATIONS:
+        schema = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+        references = [schema, *schema.get("anyOf", ())]
+        bodies |= {one["$ref"].rpartition("/")[2] for one in references if "$ref" in one}
+    without = [name for name in bodies if not _example(schemas[name])]
+    assert without == []
+
+
+def _example(schema: dict[str, Any]) -> bool:
+    """Of the whole body, or of each of its fields; a body whose fields all speak for themselves needs none."""
+    fields = schema.get("properties", {}).values()
+    return bool(schema.get("examples")) or not any("$ref" in json.dumps(one) for one in fields)
+
+
+def test_nouns_are_mounted_once() -> None:
+    declared = [(one.method, one.path) for noun in NOUNS for one in noun.declared]
+    assert len(declared) == len(set(declared))

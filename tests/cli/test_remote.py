@@ -1,0 +1,458 @@
+"""Commands on a server: the same words, the same JSON and the same exit codes as on the database itself."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.cli.call import SHARED
+from headway.testing import drain, isolated
+from tests.support import shop
+from tests.support.cli import Answer, Here, until
+from tests.support.receivers import Receiver
+from tests.support.service import Site, running
+from tests.support.wiretap import tapped
+
+_SPAN = re.compile(r"\b\d+(?:\.\d+)?(?:ms|[smhd])\b")
+# What goes on while one looks twice.
+_MOVING = ("beat_at", "lease_expires_at", "at", "finished_since", "start_estimate", "database", "server")
+
+
+@pytest.fixture
+def site(cli: Here) -> Iterator[Site]:
+    with isolated(shop.app, cli.database) as app:
+        app.configure(None, {"artifacts": str(cli.folder / "artifacts"), "port": 0, "resources": {"ollama": 1}})
+        with running(app) as served:
+            yield served
+
+
+class There:
+    """The same commands, on the server."""
+
+    def __init__(self, here: Here, url: str, *options: str) -> None:
+        self.here = Here(None, here.folder, here.capsys)
+        self.options = ("--server", url, *options)
+
+    def __call__(self, *args: object) -> Answer:
+        cut = args.index("--") if "--" in args else len(args)
+        return self.here(*args[:cut], *self.options, *args[cut:])
+
+
+@pytest.fixture
+def there(cli: Here, site: Site) -> There:
+    return There(cli, site.url)
+
+
+def words(answer: Answer) -> tuple[int, str, str]:
+    """What people read, whatever time it is."""
+    return answer.code, *(re.sub(r" +", " ", _SPAN.sub("T", text)) for text in (answer.out, answer.err))  # type: ignore[return-value]
+
+
+def still(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: still(one) for name, one in value.items() if name not in _MOVING}
+    return [still(one) for one in value] if isinstance(value, list) else value
+
+
+def same(here: Here, there: There, *args: object) -> None:
+    local, remote = here(*args), there(*args)
+    assert words(remote) == words(local), args
+    local, remote = here(*args, "--json"), there(*args, "--json")
+    assert (remote.code, remote.err) == (local.code, local.err), args
+    if args[1] == "logs":
+        assert remote.records == local.records
+    else:
+        assert still(remote.data) == still(local.data), args
+
+
+def stock(site: Site) -> None:
+    """One of everything: jobs 1 to 5 have ended or are held, others wait."""
+    app, client = site.app, site.app.client
+    app.enqueue("shop.greet", {"name": "Ada", "times": 3})
+    app.enqueue("shop.give_up")
+    app.enqueue("shop.skip")
+    app.enqueue("shop.give_up", target="desk/1", on_error="hold")
+    app.enqueue("shop.fail", {"error": "no luck"}, key="fail:1")
+    greet, give_up = app.tasks["shop.greet"], app.tasks["shop.give_up"]
+    app.plan("nightly").then(greet.step(name="a"), give_up.step()).then(greet.step(name="b")).start()
+    client.templates.create("fog", "shop.greet", params={"name": "fog"}, priority=5, description="about fog")
+    steps = [{"task": "shop.greet", "params": {"name": "x"}}, {"template": "fog", "index": 0, "name": "second"}]
+    client.schedules.create("each hour", {"interval": "1h", "steps": steps, "timezone": "Europe/Berlin"})
+    client.schedules.create("by template", {"cron": "30 2 * * mon-fri", "template": "fog"}, enabled=False)
+    client.schedules.run("each hour")
+    site.drain()
+    app.enqueue("shop.greet", {"name": "waits"}, target="desk/1", priority=7)
+    app.enqueue("shop.wait", {"seconds": 1}, resources=["ollama"], delay="2h", budget={"tokens": 5})
+    app.enqueue("shop.greet", {"name": "on hold"}, hold=True)
+    client.schedules.run("each hour", True)
+    client.pause_queue(note="lunch")
+
+
+def test_looking_says_the_same(cli: Here, site: Site, there: There) -> None:
+    stock(site)
+    for args in (
+        ("jobs", "ls"),
+        ("jobs", "ls", "--status", "failed", "--since", "1h"),
+        ("jobs", "ls", "--target", "desk/1", "--limit", 1),
+        ("jobs", "ls", "--schedule", "each hour"),
+        *(("jobs", "show", number) for number in range(1, 12)),
+        ("jobs", "logs", 1),
+        ("jobs", "logs", 1, "--tail", 1),
+        ("jobs", "logs", 1, "--tail", 0),
+        ("jobs", "logs", 2),
+        ("jobs", "explain", 4),
+        ("jobs", "explain", 15),
+        ("jobs", "wait", 1, 5),
+        ("runs", "ls"),
+        ("runs", "ls", "--status", "failed"),
+        ("runs", "show", 1),
+        ("runs", "show", 2),
+        ("queue", "ls"),
+        ("targets", "ls"),
+        ("targets", "ls", "--state", "held"),
+        ("targets", "show", "desk/1"),
+        ("groups", "ls"),
+        ("groups", "show", 1),
+        ("executions", "ls"),
+        ("executions", "ls", "--schedule", "each hour", "--status", "in_progress"),
+        ("executions", "show", 2),
+        ("schedules", "ls"),
+        ("schedules", "show", "each hour"),
+        ("schedules", "show", "by template"),
+        ("schedules", "next", "by template", "--count", 3),
+        ("schedules", "ticks", "each hour"),
+        ("templates", "ls"),
+        ("templates", "show", "fog"),
+        ("limits", "ls"),
+        ("workers", "ls"),
+        ("tokens", "ls"),
+        ("webhooks", "ls"),
+    ):
+        same(cli, there, *args)
+    local, remote = cli("status"), there("status")
+    assert remote.out.splitlines()[1:] == local.out.splitlines()[1:]
+    assert site.url in remote.out.splitlines()[0]
+    assert still(there("top", "--json").data) == still(cli("top", "--json").data)
+
+
+def test_what_is_not_there_is_refused_in_the_same_words(cli: Here, site: Site, there: There) -> None:
+    stock(site)
+    for args in (
+        ("jobs", "show", 99),
+        ("jobs", "logs", 99),
+        ("jobs", "explain", 99),
+        ("jobs", "cancel", 99),
+        ("runs", "show", 99),
+        ("groups", "show", 99),
+        ("executions", "show", 99),
+        ("schedules", "show", "each day"),
+        ("schedules", "next", "99"),
+        ("templates", "show", "frog"),
+        ("targets", "show", "desk-9"),
+        ("jobs", "ls", "--target", "desk-9"),
+        ("limits", "set", "nothing", 3),
+        ("webhooks", "show", 99),
+    ):
+        local, remote = cli(*args), there(*args)
+        assert (remote.code, remote.err) == (local.code, local.err), args
+        assert remote.code == 3, args
+    for code, args in (
+        (2, ("jobs", "ls", "--limit", 1000)),
+        (2, ("jobs", "ls", "--cursor", "zzz")),
+        (2, ("jobs", "ls", "--status", "lost")),
+        (2, ("jobs", "retry")),
+        (4, ("jobs", "resume", 1)),
+        (4, ("jobs", "move", 1, "--to", "top")),
+        (4, ("jobs", "wait", 7, "--timeout", "0s")),
+        (4, ("targets", "resume", "desk/1")),
+        (4, ("schedules", "run", "each hour")),
+        (4, ("jobs", "edit", 1, "name=Eve")),
+    ):
+        local, remote = cli(*args), there(*args)
+        assert (remote.code, remote.err) == (local.code, local.err), args
+        assert remote.code == code, args
+
+
+def test_doing(cli: Here, site: Site, there: There) -> None:
+    """Every verb, and that it was done where the database is."""
+    assert there("run", "shop.greet", "name=Ada", "times=2", "--priority", 3, "--retries", 2).done().out == "1\n"
+    made = there("run", "shop.greet", "name=Eve", "--hold", "--key", "k", "--target", "desk-1", "--json").done().data
+    shown = cli("jobs", "show", 2, "--json").data
+    assert made == {name: shown[name] for name in made}
+    again = there("run", "shop.greet", "name=Eve", "--key", "k").done()
+    assert (again.out, "the key is taken by job 2" in again.err) == ("2\n", True)
+    assert there("sh", "--hold", "--", "echo", "hello").done().out == "3\n"
+    job = cli("jobs", "show", 1, "--json").data
+    assert (job["priority"], job["retries_remaining"], job["params"]) == (3, 2, {"name": "Ada", "times": 2})
+
+    assert there("jobs", "edit", 2, "times=4", "--priority", 9).done().out == "job 2 changed: now WAITING\n"
+    assert cli("jobs", "show", 2, "--json").data["params"] == {"name": "Eve", "times": 4}
+    assert "resumed: now QUEUED" in there("jobs", "resume", 2).done().out
+    there("jobs", "move", 1, "--to", "front").done()
+    there("jobs", "cancel", 3).done()
+    assert cli("jobs", "show", 3, "--json").data["status"] == "CANCELLED"
+
+    there("queue", "pause", "--note", "lunch", "--for", "2h").done()
+    assert cli("status", "--json").data["queue"]["note"] == "lunch"
+    assert "the queue is open" in there("queue", "resume").done().out
+    there("targets", "pause", "desk-1", "--note", "dust").done()
+    assert cli("targets", "show", "desk-1", "--json").data["note"] == "dust"
+    there("targets", "resume", "desk-1").done()
+    assert there("limits", "set", "ollama", 3, "--json").done().data["limit"] == 3
+
+    fog = there("templates", "create", "fog", "--task", "shop.greet", "name=fog", "--json").done().data
+    shown = cli("templates", "show", "fog", "--json").data
+    assert fog == {name: shown[name] for name in fog}
+    there("templates", "edit", "fog", "times=2", "--description", "about fog").done()
+    assert cli("templates", "show", "fog", "--json").data["params"] == {"name": "fog", "times": 2}
+    assert there("templates", "run", "fog", "--retries", 1).done().out == "4\n"
+    there("schedules", "create", "hourly", "--interval", "1h", "--template", "fog").done()
+    assert cli("schedules", "show", "hourly", "--json").data["template"] == "fog"
+    assert there("schedules", "run", "hourly", "--json").done().data["execution_id"] == 1
+    there("schedules", "disable", "hourly").done()
+    there("schedules", "enable", "hourly").done()
+    assert there("schedules", "backfill", "hourly", "--since", "3h", "--json").done().data == {
+        "times": [],
+        "executions": [],
+    }
+    there("executions", "cancel", 1).done()
+    assert there("executions", "retry", 1).done().out == "2\n"
+    there("schedules", "delete", "hourly", "--yes").done()
+    there("templates", "archive", "fog").done()
+    assert cli("schedules", "ls", "--json").data["items"] == []
+
+
+def test_many_by_filter_and_a_target_that_is_let_go(cli: Here, site: Site, there: There) -> None:
+    stock(site)
+    site.app.client.resume_queue()
+    assert there("targets", "release", "desk/1").done().out.splitlines()[0] == "job 4 released: now FAILED"
+    there("targets", "release", "desk/1").refused(4, "nothing to release")
+    there("jobs", "retry", "--task", "shop.give_up").refused(2, "retry 3 jobs", "--yes")
+    done = there("jobs", "retry", "--task", "shop.give_up", "--yes", "--json").done().data
+    assert len(done["items"]) == 3
+    assert "no job fits" in there("jobs", "retry", "--task", "shop.give_up", "--yes").done().err
+
+
+# --- watching -----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def working(site: Site) -> Iterator[None]:
+    """Somebody who runs what comes, until the end."""
+    done = threading.Event()
+
+    def work() -> None:
+        while not done.wait(0.05):
+            drain(site.app)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_following(cli: Here, site: Site, there: There) -> None:
+    with working(site):
+        told = there("run", "shop.greet", "name=Ada", "times=2", "--follow")
+        assert told.code == 0, told
+        assert [line[9:] for line in told.out.splitlines()[:2]] == ["hello Ada, 0", "hello Ada, 1"]
+        assert json.loads("\n".join(told.out.splitlines()[2:])) == {"greeted": "Ada", "times": 2}
+        assert "job 1 COMPLETED" in told.err
+        told = there("run", "shop.fail", "--follow")
+        assert told.code == 1
+        assert "job 2 failed: RuntimeError: no luck; trying again in 0s as job 3" in told.err
+        assert "job 3 FAILED" in told.err
+        assert told.out.count("about to fail") == 2
+        waited = there("jobs", "wait", 2, "--json")
+        assert (waited.code, [one["job_id"] for one in waited.data["items"]]) == (1, [3])
+        assert there("jobs", "logs", "-f", 1).out.count("hello Ada") == 2
+
+
+def test_a_broken_line_is_taken_up_where_it_broke(cli: Here, site: Site) -> None:
+    """The first lines come, the line breaks, the job goes on and ends: nothing is missing and nothing comes twice."""
+    client, database = site.app.client, site.app.database
+    job_id = site.app.enqueue("shop.greet", {"name": "Ada", "times": 1}).id
+
+    def log(n: int) -> None:
+        text = json.dumps([[n * 1_000_000, "INFO", f"line {n}"]])
+        script = f"insert into hw_log (job_id, at, lines) values ({job_id}, {n}, '{text}');"
+        database.transact("log", lambda tx: database.execute_script(tx, script))
+
+    log(1)
+    with tapped(site.url) as line:
+        there = There(cli, line.url)
+        answers: list[Answer] = []
+
+        def trouble() -> None:
+            until(lambda: line.streams == 1, "somebody who follows")
+            log(2)
+            line.cut()
+            log(3)
+            until(lambda: line.streams == 2, "somebody who comes again")
+            client.cancel(job_id)
+
+        thread = threading.Thread(target=trouble)
+        thread.start()
+        answers.append(there("jobs", "logs", "-f", job_id))
+        thread.join()
+    assert answers[0].code == 0, answers
+    assert [text[9:] for text in answers[0].out.splitlines()] == ["line 1", "line 2", "line 3"]
+
+
+def test_an_answer_that_is_lost_makes_no_second_job(cli: Here, site: Site) -> None:
+    with tapped(site.url) as line:
+        line.lose = 1
+        made = There(cli, line.url)("run", "shop.greet", "name=Ada", "--json").done()
+    assert made.data["job_id"] == 1
+    assert [job["job_id"] for job in cli("jobs", "ls", "--json").data["items"]] == [1]
+
+
+# --- webhooks, tokens, files --------------------------------------------------------------------------------------
+
+
+def test_webhooks_and_files(cli: Here, site: Site, there: There) -> None:
+    made = there("webhooks", "create", "https://example.com/hook", "--event", "job.*", "--json").done().data
+    assert made["secret"].startswith("whsec_")
+    there("webhooks", "edit", 1, "--description", "mine").done()
+    delivery = site.app.client.webhooks.test(1)
+    for args in (("webhooks", "ls"), ("webhooks", "show", 1), ("webhooks", "deliveries", 1)):
+        same(cli, there, *args)
+    same(cli, there, "webhooks", "tries", delivery.id)
+    assert there("webhooks", "secret").out == cli("webhooks", "secret").out
+    assert "has another secret" in there("webhooks", "rotate", 1).done().out
+    there("webhooks", "delete", 1).done()
+
+    file = cli.folder / "plan.toml"
+    file.write_text(
+        '[schedules.nightly]\ncron = "30 2 * * *"\nsteps = [{ task = "shop.greet", params = { name = "a" } }]\n'
+    )
+    assert (
+        there("apply", file, "--dry-run", "--json").data
+        == cli("apply", file, "--dry-run", "--app", SHOP, "--json").data
+    )
+    assert "+ schedule nightly" in there("apply", file).done().out
+    assert cli("schedules", "show", "nightly", "--json").data["origin"] == "file"
+    assert "nothing to do" in there("apply", file).done().err
+    file.write_text("[schedules.nightly]\ncron = 1\n")
+    assert there("apply", file).code == 2
+    crontab = cli.folder / "crontab"
+    crontab.write_text("5 4 * * * echo hello\n")
+    assert "1 schedule made" in there("schedules", "import", crontab).done().err
+
+
+SHOP = "tests.support.shop:app"
+
+
+def test_tokens_and_roles(cli: Here, site: Site, there: There, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = there("tokens", "create", "root", "--role", "admin", "--system").done().out.strip()
+    until(lambda: there("jobs", "ls").code == 4, "a server that asks for a token")
+    there("jobs", "ls").refused(4, "--token-file")
+    There(cli, site.url, "--token", "hw_wrong")("jobs", "ls").refused(4, "unknown, revoked or expired", "--token-file")
+    root = There(cli, site.url, "--token", first)
+    viewer = root("tokens", "create", "eve", "--role", "viewer", "--json").done().data["token"]
+    same(cli, root, "tokens", "ls")
+    eyes = There(cli, site.url, "--token", viewer)
+    eyes("jobs", "ls").done()
+    eyes("run", "shop.greet", "name=Ada").refused(4, "needs the role operator")
+    assert eyes("jobs", "ls", "--json").done().data["items"] == []
+
+    monkeypatch.setenv("HEADWAY_SERVER", site.url)
+    monkeypatch.setenv("HEADWAY_TOKEN", viewer)
+    bare = Here(None, cli.folder, cli.capsys)
+    bare("jobs", "ls").done()
+    bare("verify").refused(2, "on the database itself", "HEADWAY_SERVER")
+    cli("verify").done()  # a database that is named counts more
+    root("tokens", "revoke", 2).done()
+    bare("jobs", "ls").refused(4, "revoked")
+
+
+# --- who and where ------------------------------------------------------------------------------------------------
+
+
+def test_a_token_file_is_its_owners_alone(here: Here, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from headway.cli.remote.server import Wanted, find_token
+
+    monkeypatch.setenv("HOME", str(folder))
+    usual = folder / ".config" / "headway" / "token"
+    assert find_token(Wanted(), {}) is None
+    usual.parent.mkdir(parents=True)
+    usual.write_text("hw_usual\n")
+    for mode in (0o644, 0o640, 0o604, 0o700, 0o660):
+        usual.chmod(mode)
+        here("jobs", "ls", "--server", "http://127.0.0.1:1").refused(4, f"{mode:04o}", "chmod 600", str(usual))
+    for mode in (0o600, 0o400):
+        usual.chmod(mode)
+        assert find_token(Wanted(), {}) == "hw_usual"
+    own = folder / "own"
+    own.write_text("hw_own")
+    own.chmod(0o600)
+    assert find_token(Wanted(token_file=own), {"HEADWAY_TOKEN": "hw_env"}) == "hw_own"
+    assert find_token(Wanted(token="hw_said", token_file=own), {"HEADWAY_TOKEN": "hw_env"}) == "hw_said"
+    assert find_token(Wanted(), {"HEADWAY_TOKEN": "hw_env"}) == "hw_env"
+    own.write_text("")
+    here("jobs", "ls", "--server", "http://127.0.0.1:1", "--token-file", own).refused(2, "no token in it")
+    here("jobs", "ls", "--server", "http://127.0.0.1:1", "--token-file", "nowhere").refused(2, "cannot be read")
+    here("jobs", "ls", "--server", "http://127.0.0.1:1", "--token-file", folder).refused(2, "cannot be read")
+
+
+def test_what_is_wrong_with_an_address(here: Here, cli: Here) -> None:
+    for url in ("127.0.0.1:8642", "ftp://x", "http://", "http://[", "http://x:port", "", "http://x:99999"):
+        here("jobs", "ls", "--server", url).refused(2, "--server must be an address")
+    here("jobs", "ls", "--server", "http://me:secret@x").refused(2, "bare address")
+    here("jobs", "ls", "--token", "hw_x").refused(2, "--server")
+    cli("jobs", "ls", "--server", "http://127.0.0.1:1").refused(2, "contradict")
+    here("run", "shop.greet", "--app", SHOP, "--server", "http://127.0.0.1:1").refused(2, "--app")
+
+
+def test_a_server_that_is_not_there_or_is_none(here: Here, scratch: Path) -> None:
+    for args in (("jobs", "ls"), ("status",), ("run", "x"), ("jobs", "logs", "-f", 1), ("jobs", "wait", 1)):
+        here(*args, "--server", "http://127.0.0.1:1").refused(5, "http://127.0.0.1:1 cannot be reached")
+    other = Receiver()
+    try:
+        here("jobs", "ls", "--server", f"http://127.0.0.1:{other.port}").refused(5, "does not answer like a Headway")
+    finally:
+        other.close()
+
+
+LOCAL = (
+    ("up",),
+    ("work", "--burst"),
+    ("dev", SHOP),
+    ("verify",),
+    ("config", "show"),
+    ("config", "check"),
+    ("db", "migrate"),
+    ("db", "check"),
+    ("db", "backup", "x.db"),
+    ("hold", "ollama", "--", "true"),
+)
+
+
+@pytest.mark.parametrize("args", LOCAL, ids=" ".join)
+def test_what_works_on_this_machine_only_refuses_a_server(here: Here, args: tuple[str, ...]) -> None:
+    cut = args.index("--") if "--" in args else len(args)
+    here(*args[:cut], "--server", "http://127.0.0.1:1", *args[cut:]).refused(2, "on the database itself")
+
+
+def test_local_commands_do_not_load_what_speaks_http() -> None:
+    """Nobody waits for it who does not need it."""
+    import subprocess
+    import sys
+
+    script = (
+        "import sys; from headway.cli.main import main; main(['jobs', 'ls', '--database', 'no.db']);"
+        " print([name for name in ('httpx', 'fastapi', 'starlette', 'headway.cli.remote') if name in sys.modules])"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "[]", ended
+    assert {"server", "token", "token_file"} < SHARED.keys()

@@ -1,0 +1,163 @@
+"""Who may do what: the table of verbs, roles and tasks, cell by cell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from headway.errors import BadInput, NotFound, Refused
+from headway.model import access
+from headway.model.access import ADMIN_TASKS, Role, Visitor
+from headway.model.job import Actor
+from headway.model.schedule import Definition
+from headway.model.template import Template
+from headway.tasks import BUILT_IN
+
+OPERATOR, ADMIN = "operator", "admin"
+KINDS = {"own": "story.generate", "http": "http", **{task: task for task in sorted(ADMIN_TASKS)}}
+
+
+def visitor(role: str, *, system: bool = False) -> Visitor:
+    return Visitor(Actor("token", "1", "ci"), "default", 1, Role(role), system)
+
+
+def template(task: str, *open_params: str) -> Template:
+    definition = json.dumps({"params": {"argv": ["backup"]}, "open_params": open_params})
+    return Template(3, 1, "backup", task, definition, 0, "{}", None, 1)
+
+
+def schedule(task: str, *, through_template: bool) -> list[str]:
+    what = {"template": "backup"} if through_template else {"steps": [{"task": "http"}, {"task": task}]}
+    return access.tasks_of(Definition.parse({"cron": "@daily", **what}), lambda _: task)
+
+
+# Each verb, and the least role that may do it: with an ordinary task, and with one that is an admin's.
+VERBS: dict[str, tuple[Callable[[Visitor, str], None], str, str]] = {
+    "create a job": (access.check_task, OPERATOR, ADMIN),
+    "call it directly": (access.check_task, OPERATOR, ADMIN),
+    "create a group with it": (lambda who, task: access.check_tasks(who, ["http", task]), OPERATOR, ADMIN),
+    "create or edit a template of it": (access.check_task, OPERATOR, ADMIN),
+    "give a template another task": (lambda who, task: access.check_tasks(who, [task, "http"]), OPERATOR, ADMIN),
+    "create or edit a schedule of it": (
+        lambda who, task: access.check_tasks(who, schedule(task, through_template=False)),
+        OPERATOR,
+        ADMIN,
+    ),
+    "create a schedule of a template": (
+        lambda who, task: access.check_tasks(who, schedule(task, through_template=True)),
+        OPERATOR,
+        ADMIN,
+    ),
+    "run a template as it is": (lambda who, task: access.check_from_template(who, template(task)), OPERATOR, OPERATOR),
+    "run it with an open param": (
+        lambda who, task: access.check_from_template(who, template(task, "argv"), ["argv"]),
+        OPERATOR,
+        OPERATOR,
+    ),
+    "run it with another param": (
+        lambda who, task: access.check_from_template(who, template(task, "argv"), ["argv", "env"]),
+        OPERATOR,
+        ADMIN,
+    ),
+    "run it later, more urgently": (
+        lambda who, task: access.check_from_template(
+            who, template(task), options={"priority": 3, "delay": "1m", "key": "a"}
+        ),
+        OPERATOR,
+        OPERATOR,
+    ),
+    "run it with options not given": (
+        lambda who, task: access.check_from_template(who, template(task), options={"target": None, "timeout": None}),
+        OPERATOR,
+        OPERATOR,
+    ),
+    "run it elsewhere": (
+        lambda who, task: access.check_from_template(who, template(task), options={"target": "desk-1"}),
+        OPERATOR,
+        ADMIN,
+    ),
+    "run it without its resources": (
+        lambda who, task: access.check_from_template(who, template(task), options={"resources": []}),
+        OPERATOR,
+        ADMIN,
+    ),
+    "retry, resume, cancel, edit its priority": (
+        lambda who, task: access.check_new_params(who, []),
+        OPERATOR,
+        OPERATOR,
+    ),
+    "retry it with other params": (lambda who, task: access.check_new_params(who, [task]), OPERATOR, ADMIN),
+    "edit its params": (lambda who, task: access.check_new_params(who, [task]), OPERATOR, ADMIN),
+    "run its schedule with params": (
+        lambda who, task: access.check_new_params(who, schedule(task, through_template=True)),
+        OPERATOR,
+        ADMIN,
+    ),
+}
+
+
+@pytest.mark.parametrize("role", [OPERATOR, ADMIN])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("verb", VERBS)
+def test_who_may_do_what_with_which_task(verb: str, kind: str, role: str) -> None:
+    check, ordinary, administrative = VERBS[verb]
+    needed = administrative if KINDS[kind] in ADMIN_TASKS else ordinary
+    if Role(role).may(Role(needed)):
+        check(visitor(role), KINDS[kind])
+        return
+    with pytest.raises(Refused) as caught:
+        check(visitor(role), KINDS[kind])
+    assert (caught.value.code, caught.value.facts["task"]) == ("admin_only", KINDS[kind])
+
+
+def test_every_built_in_task_is_an_admins_but_http() -> None:
+    """A new one that runs what its params say has to be put on the list."""
+    assert {task.name for task in BUILT_IN} - {"http"} == ADMIN_TASKS
+
+
+def test_a_refusal_names_the_param_and_what_is_open() -> None:
+    with pytest.raises(Refused, match="leaves these params open: day, hour; 'argv'") as caught:
+        access.check_from_template(visitor(OPERATOR), template("command", "day", "hour"), ["day", "argv"])
+    assert caught.value.field == "params.argv"
+    with pytest.raises(Refused, match="open: none"):
+        access.check_from_template(visitor(OPERATOR), template("sql"), ["script"])
+
+
+def test_roles_are_in_order() -> None:
+    able = {role: [needed.value for needed in Role if role.may(needed)] for role in Role}
+    assert able == {
+        Role.VIEWER: ["viewer"],
+        Role.OPERATOR: ["viewer", "operator"],
+        Role.ADMIN: ["viewer", "operator", "admin"],
+    }
+    with pytest.raises(BadInput, match="viewer, operator, admin, not 'root'"):
+        Role.parse("root")
+
+
+@pytest.mark.parametrize(
+    ("system", "tenant", "error"),
+    [
+        (True, None, None),
+        (True, "other", None),
+        (False, "default", None),
+        (False, None, Refused),
+        (False, "other", NotFound),
+    ],
+)
+def test_a_tenants_admin_makes_tokens_for_that_tenant_alone(
+    system: bool, tenant: str | None, error: type[Exception] | None
+) -> None:
+    if error is None:
+        access.check_grant(visitor(ADMIN, system=system), tenant)
+    else:
+        with pytest.raises(error):
+            access.check_grant(visitor(ADMIN, system=system), tenant)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "hw_", "hw_short", "xx_" + "a" * 43, "hw_" + "a" * 44, "hw_" + "ä" * 43, "hw_" + "a" * 42]
+)
+def test_what_cannot_be_a_token_is_not_looked_up(text: str) -> None:
+    assert not access.looks_like_token(text)

@@ -1,0 +1,25 @@
+"""An application of somebody's own with Headway inside it, as the documentation shows it."""
+
+from __future__ import annotations
+
+import os
+
+from fastapi import FastAPI
+
+from headway import App
+
+app = App(slots=2)
+
+
+@app.task("story.generate")
+async def generate(topic: str) -> dict[str, object]:
+    return {"title": topic.title(), "pid": os.getpid()}
+
+
+fastapi_app = FastAPI(lifespan=app.lifespan)
+fastapi_app.mount("/headway", app.asgi())
+
+
+@fastapi_app.post("/orders/{topic}")
+def order(topic: str) -> dict[str, int]:
+    return {"job_id": generate.enqueue(topic=topic).id}

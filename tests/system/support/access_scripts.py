@@ -1,0 +1,98 @@
+"""Scripts to be killed in, about who may come in and what was answered before: tokens, idempotency keys."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from json import loads
+
+from headway.engine.answers import Replayed, complete
+from headway.engine.pruner import Pruner
+from headway.engine.task import make_job
+from tests.system.support.record import Record
+from tests.system.support.scripts import STEPPING_ONLY, script
+from tests.system.support.world import Fact, World
+
+ROUTE = "POST /api/jobs"
+KEYS = ("key a", "key b", "key a", "key c")
+STEPPING_ONLY.add("answers")  # a day has to pass
+
+
+def ask(world: World, key: str) -> int:
+    """A request for one job, as often as it is repeated. The job says which request it is of."""
+    try:
+        keyed = world.app.client.keyed(ROUTE, key, "digest")
+        job_id, _ = keyed.enqueue(make_job(keyed, "note", {"batch": key}, {}))
+        complete(keyed, 201, {}, str(job_id))
+    except Replayed as replayed:
+        return int(replayed.body)
+    return job_id
+
+
+@script
+def answers(world: World) -> None:
+    """Requests with idempotency keys, some of them repeated; then their answers are a day old."""
+    for key in KEYS:
+        job_id = ask(world, key)
+        world.say({"made": [job_id], "expect": "COMPLETED", "length": None, "params": [{"batch": key}]})
+    worker = world.worker(slots=1)
+    worker.run_dry()
+    worker.close()
+    world.advance(86_401)
+    Pruner(world.database, retention=None, artifacts=world.folder).tick()
+
+
+@script
+def let_in(world: World) -> None:
+    """Tokens are made and revoked."""
+    tokens = world.app.client.tokens
+    made, plain = tokens.create("ci", "viewer", tenant="default", expires="1d")
+    world.say({"token": made.id, "opens": True})
+    tokens.create("ada", "admin", tenant=None)
+    tokens.revoke(made.id)
+    world.say({"token": made.id, "opens": False})
+    if tokens.find(plain) is not None:
+        world.say({"broken": "a revoked token opens something"})
+
+
+@script
+def apart(world: World) -> None:
+    """Tenants are made, limited, switched off and on; the jobs of one take turns with those of another."""
+    client = world.app.client
+    for name in ("shop", "idle"):
+        client.tenants.create(name)
+        world.say({"tenant": name})
+    client.tenants.edit("shop", {"max_running": 1, "max_queued": 5})
+    client.tenants.deactivate("idle")
+    client.tenants.activate("idle")
+    shop = client.sibling(client.actor, "shop")
+    for n in range(3):
+        job_id, _ = shop.enqueue(make_job(shop, "note", {"n": n}, {}))
+        world.say({"made": [job_id], "expect": "COMPLETED", "length": None, "params": [{"n": n}]})
+        world.make("note", n=n)
+    worker = world.worker(slots=2)
+    worker.run_dry()
+    worker.close()
+
+
+def wrong(record: Record, facts: list[Fact]) -> Iterator[str]:
+    """Each key made one job, in its transaction; what was said about a token holds."""
+    made = Counter(loads(row["params"]).get("batch") for row in record.jobs.values() if row["retry_of"] is None)
+    for row in record.rows["hw_answer"]:
+        (numbers,) = loads(row["made"])
+        if made[row["key"]] != 1 or any(number not in record.jobs for number in numbers):
+            yield f"key {row['key']} made {made[row['key']]} jobs and names {numbers}"
+    there = {row["key"] for row in record.rows["hw_answer"]}  # all, or none when they were pruned
+    if there and (lost := made.keys() & set(KEYS) - there):
+        yield f"jobs of the requests {sorted(lost)} exist, and their keys do not"
+    revoked = {row["id"] for row in record.rows["hw_token"] if row["revoked_at"] is not None}
+    events = Counter((event.thing_id, event.kind) for event in record.events if event.thing == "token")
+    for row in record.rows["hw_token"]:
+        told = events[row["id"], "token.created"], events[row["id"], "token.revoked"]
+        if told != (1, int(row["id"] in revoked)):
+            yield f"token {row['id']} has the events {told}"
+    tenants = {row["name"] for row in record.rows["hw_tenant"]}
+    yield from (f"tenant {fact['tenant']} is gone" for fact in facts if fact.get("tenant", "default") not in tenants)
+    for fact in facts:
+        if fact.get("opens") is False and fact["token"] not in revoked:
+            yield f"token {fact['token']} was revoked and opens"
