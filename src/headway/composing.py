@@ -23,6 +23,7 @@ from headway.engine.scheduler import Scheduler
 from headway.engine.sending import Guard
 from headway.engine.supervisor import Part, Supervisor
 from headway.engine.worker import Wishes, Worker
+from headway.store.wall import wall_state
 
 if TYPE_CHECKING:
     from headway.app import App
@@ -55,7 +56,8 @@ def supervisor(app: App, roles: Sequence[str], tasks: Sequence[str] = ()) -> Sup
 def _health(app: App, made: Supervisor, roles: Sequence[str]) -> Health:
     loops = [part for part in (made.recovery, *made.loops) if isinstance(part, Loop)]
     own = made.worker.who.id if made.worker is not None else None
-    return ready(app.database, roles=roles, worker_id=own, loops=loops)
+    wall = wall_state if app.database.dialect == "postgres" else None
+    return ready(app.database, roles=roles, worker_id=own, loops=loops, wall=wall)
 
 
 def worker(app: App, tasks: Sequence[str]) -> Worker:
@@ -77,7 +79,7 @@ def service(app: App) -> Service:
     settings = app.settings
     terms = Terms(
         host=settings.host,
-        hosts=tuple(settings.hosts),
+        hosts=tuple(name.strip() for name in (settings.hosts or "").split(",") if name.strip()),
         artifacts=settings.artifacts,
         direct_wait=settings.direct_wait,
         grace=settings.shutdown_grace,

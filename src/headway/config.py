@@ -45,6 +45,7 @@ _Path = tuple[str, ...]
 
 _MINUTE, _DAY = 60.0, 86_400.0
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
+_HOST = re.compile(r"[A-Za-z0-9.:\[\]_-]{1,255}")
 _DOTTED = re.compile(r"[A-Za-z_]\w*([.:][A-Za-z_]\w*)+")
 _APP = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _KEYWORDS = re.compile(r"(?i)(^|\s)(host|hostaddr|dbname|user|service)\s*=")
@@ -80,9 +81,11 @@ def _none(value: object) -> object:
     return None if isinstance(value, str) and value.strip().lower() == "none" else value
 
 
-def _names(value: object) -> object:
-    """A list, or a text with commas as an environment variable has it."""
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+def _hosts(value: str) -> str:
+    for part in value.split(","):
+        if not _HOST.fullmatch(part.strip()):
+            raise ValueError("must be names of hosts with commas, like jobs.example.com, jobs.local")
+    return value
 
 
 def _folder(value: object) -> Path:
@@ -222,8 +225,8 @@ class Settings(_Frozen):
     port: Annotated[int, BeforeValidator(_whole), Field(ge=0, le=65_535)] = Field(
         default=8642, description="The port of the HTTP server; 0 takes a free one"
     )
-    hosts: Annotated[tuple[Name, ...], BeforeValidator(_names)] = Field(
-        default=(), description="More names by which the HTTP server may be called: its own and localhost are known"
+    hosts: Annotated[Annotated[str, AfterValidator(_hosts)] | None, BeforeValidator(_none)] = Field(
+        default=None, description="More names by which the HTTP server may be called, with commas"
     )
     slots: Count = Field(default=4, description="How many jobs one worker runs at once")
     concurrency: Concurrency = Field(default_factory=Concurrency, description="What limits concurrency across workers")

@@ -124,7 +124,7 @@ def test_deliveries_are_listed_shown_and_sent_again(site: Site) -> None:
     listed = site.http.get(f"{path}/deliveries").json()["items"]
     assert [one["delivery_id"] for one in listed] == [about["delivery_id"], sent.json()["delivery_id"]]
     shown = fits(answers_system.DeliveryWithTries, site.http.get(f"/api/deliveries/{about['delivery_id']}"))
-    assert shown == {**about, "attempts": []}
+    assert shown == {**about, "attempts": [], "body": None}
     assert site.http.get(f"{path}/deliveries", params={"status": "FAILED"}).json()["items"] == []
     assert site.http.get(f"{path}/deliveries", params={"status": "LOST"}).status_code == 422
     on_its_way = site.http.post(f"/api/deliveries/{about['delivery_id']}/replay")

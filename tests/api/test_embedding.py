@@ -67,7 +67,8 @@ def test_it_serves_and_works_inside_another_application(database_url: str, tmp_p
         until(lambda: {_status(http, number) for number in numbers} == {"COMPLETED"})
         assert http.get("/headway/healthz").status_code == 200
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0, (tmp_path / "log").read_text()
+        # A single process ends as its signal says, once everything is closed.
+        assert process.wait(60) in (0, -signal.SIGTERM), (tmp_path / "log").read_text()
     with App(database_url) as app, app.database.read() as tx:
         left = [row for row in tx.run("shown_workers", within=10**12) if row[-2] is None]
     assert left == []

@@ -91,7 +91,6 @@ def test_what_is_wrong_is_named_by_its_field(site: Site) -> None:
         "steps[0].task": {"steps": [{"task": "story.generat"}]},
         "steps[0].template_id": {"steps": [{"template_id": 77}]},
         "steps[1].name": {"steps": [step, step]},
-        "steps[0].template": {"steps": [{"template": "fog"}]},
         "template_id": {"steps": None, "template_id": 77},
         "steps": {"steps": []},
         "name": {"name": ""},
@@ -226,7 +225,7 @@ def test_the_next_times_say_what_clock_changes_do(site: Site) -> None:
     noted = [one for one in times["items"] if one["note"]]
     assert {one["local"][11:16] for one in noted} == {"02:30", "03:00"}
     assert len(site.http.get(f"{path}/next").json()["items"]) == 5
-    for count in (0, 101, "x"):
+    for count in (0, 1001, "x"):
         refused(site.http.get(f"{path}/next", params={"count": count}), 422, "bad_input", "count")
 
 

@@ -20,7 +20,9 @@ def test_a_tenant_is_made_listed_limited_and_switched(cli: Here) -> None:
     assert "active" in cli("tenants", "activate", "shop").done().out
     page = cli("tenants", "ls", "-n", "1", "--json").done().data
     assert page["next"] == "default"
-    assert [one["name"] for one in cli("tenants", "ls", "--after", "default", "--json").done().data["items"]] == ["shop"]
+    assert [one["name"] for one in cli("tenants", "ls", "--after", "default", "--json").done().data["items"]] == [
+        "shop"
+    ]
 
 
 def test_what_cannot_be_is_said(cli: Here) -> None:

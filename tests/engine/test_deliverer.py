@@ -465,6 +465,35 @@ def test_a_lease_that_ends_is_taken_over_and_the_late_report_refused(life: Life)
     assert frozen.at_work == {}
 
 
+def test_a_late_report_does_not_speak_for_who_sends_now(life: Life) -> None:
+    with receiver(answer(500)) as one:
+        life.client.webhooks.create(one.url)
+        life.in_state("COMPLETED")
+        late, other = Hand(life), Hand(life)
+        late.tick()
+        assert late.settle(30)
+        life.clock.advance(engine.LEASE + 1)
+        one.behave = [hang]
+        other.tick()
+        one.await_received(2)
+        late._record()
+        (delivery,) = found(life)
+        assert (delivery.tries, delivery.lost, delivery.lease_by) == (0, 1, other.who)
+        one.close()
+        assert other.settle(30)
+        other._record()
+    assert found(life)[0].tries == 1
+
+
+def test_410_ends_a_jobs_own_address_too(life: Life) -> None:
+    with receiver(answer(410)) as one:
+        job = life.client.enqueue(with_hook(life, webhook_url=one.url))[0]
+        life.run(job, BROKEN)
+        Hand(life).run_dry()
+        assert len(one.received) == 1
+    assert statuses(life) == [("job.run.failed", "FAILED", 1)]
+
+
 def test_senders_that_die_again_and_again_end_it(life: Life) -> None:
     """A receiver that kills whoever talks to it is not tried for ever."""
     with receiver() as one:

@@ -75,7 +75,8 @@ def wipe(database: Database) -> None:
             + "".join(f"delete from hw_{table};" for table in (*tables, "setting"))
             + "delete from hw_lane where name <> 'global'; update hw_lane set capacity = 1, streak = 0;"
             " delete from hw_tenant where id > 1; update hw_pruning set active = 0;"
-            " update hw_tenant set paused_at = null, paused_until = null, pause_note = null, active = 1, max_running = null;"
+            " update hw_tenant set paused_at = null, paused_until = null, pause_note = null, active = 1,"
+            " max_running = null;"
             " insert into hw_tenant (id, name, created_at) values (2, 'other', 0), (3, 'third', 0);",
         )
 

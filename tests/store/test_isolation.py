@@ -4,7 +4,7 @@ there is no such thing, and nothing has changed. On PostgreSQL behind the second
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -96,19 +96,19 @@ LOOKS: dict[str, Look] = {
 
 
 @pytest.fixture(scope="module", params=["plain", "walled"])
-def mine(request: pytest.FixtureRequest, shared_life: Life) -> Iterator[tuple[Client, Things]]:
+def mine(request: pytest.FixtureRequest, shared_life: Life) -> tuple[Client, Things]:
     """Somebody of one tenant, and what belongs to another."""
     life, name = shared_life, f"mine {request.param}"
     theirs = furnish(life, add_tenant(life, f"theirs {request.param}"))
     client = add_tenant(life, name)
     if request.param == "walled":
         client.database = walled(life.database, client.tenant_id)
-    yield client, theirs
+    return client, theirs
 
 
 def everything(life: Life) -> dict[str, list[Any]]:
-    tables = ("job", "run", "event", "group", "schedule", "template", "target", "token", "endpoint", "delivery")
-    return {table: life.sql(f"select * from hw_{table} order by id") for table in tables if table != "run"}
+    tables = ("job", "event", "group", "schedule", "template", "target", "token", "endpoint", "delivery", "reservation")
+    return {table: life.sql(f"select * from hw_{table} order by id") for table in tables}
 
 
 @pytest.mark.parametrize("verb", FOREIGN, ids=lambda verb: f"{verb[0].__name__}.{verb[1]}")
@@ -125,7 +125,10 @@ def test_a_verb_finds_nothing_of_another_tenant(
 def test_every_verb_is_tried() -> None:
     kinds = (Client, Groups, Schedules, Templates, Tokens, Webhooks)
     verbs = {
-        (kind, name) for kind in kinds for name, found in vars(kind).items() if inspect.isfunction(found) and name[0] != "_"
+        (kind, name)
+        for kind in kinds
+        for name, found in vars(kind).items()
+        if inspect.isfunction(found) and name[0] != "_"
     }
     assert verbs == FOREIGN.keys() | HARMLESS
 

@@ -91,7 +91,9 @@ def test_both_databases_have_the_same_tables_columns_and_indexes(sqlite_life: Li
 
 def test_both_databases_guard_the_same(sqlite_life: Life, postgres_life: Life) -> None:
     ours = {row[0] for row in sqlite_life.sql("select name from sqlite_schema where type = 'trigger'")}
-    theirs = {row[0] for row in postgres_life.sql("select tgname from pg_trigger where not tgisinternal and tgenabled = 'O'")}
+    theirs = {
+        row[0] for row in postgres_life.sql("select tgname from pg_trigger where not tgisinternal and tgenabled = 'O'")
+    }
     assert {name for name in theirs if not name.endswith("_whole")} == ours  # SQLite cannot truncate
 
 

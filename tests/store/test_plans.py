@@ -83,6 +83,7 @@ BY_INDEX = {
     "last_queued": {"hw_job_order"},
     "window": {"hw_job_order", "hw_job_slot", "hw_job_held"},
     "job_with_key": {"hw_job_key"},
+    "count_queued": {"hw_job_order"},
     "automatic_retry": {"hw_job_auto_retry", "hw_job_retries"},
     "any_retry": {"hw_job_retries"},
     "retries_beyond": {"hw_job_retries"},
@@ -287,6 +288,7 @@ def live(life: Life) -> None:
     recover(life)
     Pruner(database, retention=1.0, artifacts=Path("nowhere")).prune(50_300)
     database.transact("retry", lambda tx: tx.run("any_retry", id=failed))
+    database.transact("counted", lambda tx: tx.run("count_queued", tenant_id=1, most=50))
 
 
 def on_targets(life: Life) -> None:

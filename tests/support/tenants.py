@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.engine.client import Client
+from headway.model.job import Claim
 from headway.model.outcome import Completed, Outcome, Stopped
 from headway.model.plan import NewGroup
 from headway.store import answers, claims, groups, targets
@@ -51,7 +52,7 @@ def furnish(life: Life, client: Client) -> Things:
     life.set_limit(None)
     name = client.tenant
     hook = client.webhooks.create("https://example.org/hook", ["job.*"])
-    made = {"done": Completed('{"ok":true}'), "failed": FINAL}
+    made: dict[str, Outcome] = {"done": Completed('{"ok":true}'), "failed": FINAL}
     ends = {word: _run(life, client, outcome) for word, outcome in made.items()}
     _run(life, client, BROKEN)  # with a retry
     paused, error = _paused(life, client), _run(life, client, FINAL, target=f"desk of {name}")
@@ -74,8 +75,9 @@ def furnish(life: Life, client: Client) -> Things:
     _answer(life, client)
     for text in (
         f"insert into hw_tally (tenant_id, name, count) values ({client.tenant_id}, 'jobs', 0)",
-        f"insert into hw_try values ({delivery.id}, 1, {client.tenant_id}, 1, 1, null, null, null, 'm', 'd', 'r', null)",
-        f"insert into hw_tick (tenant_id, schedule_id, nominal_at, until, count, outcome, reason, decided_at)"
+        "insert into hw_try (delivery_id, number, tenant_id, at, took, message_id, digest, request)"
+        f" values ({delivery.id}, 1, {client.tenant_id}, 1, 1, 'm', 'd', 'r')",
+        "insert into hw_tick (tenant_id, schedule_id, nominal_at, until, count, outcome, reason, decided_at)"
         f" values ({client.tenant_id}, {schedule.id}, 60000000, 60000000, 1, 'SKIPPED', 'overlap', 60000000)",
         f"insert into hw_log (job_id, at, lines) values ({ends['done']}, 1, '[]')",
         f"insert into hw_artifact (job_id, name, size, sha256, path, at) values ({ends['done']}, 'a', 1, 'x', 'y', 1)",
@@ -106,11 +108,11 @@ def furnish(life: Life, client: Client) -> Things:
     )
 
 
-def _claim(life: Life, job_id: int) -> claims.Claim:
+def _claim(life: Life, job_id: int) -> Claim:
     """Without a look at the tenant that the test's own client is for."""
     slot = next(life.slots)
 
-    def work(tx: Tx) -> list[claims.Claim]:
+    def work(tx: Tx) -> list[Claim]:
         if touched := {target for (target,) in tx.run("take_touched")}:
             targets.choose_heads(tx, touched)
         return claims.take(tx, life.worker_id, life.actor(), [job_id], [slot])

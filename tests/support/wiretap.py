@@ -35,7 +35,7 @@ class Line:
                 if answers and self.lose:
                     self.lose -= 1
                     break
-                self.streams += b"text/event-stream" in data
+                self.streams += answers and b"text/event-stream" in data
                 sink.sendall(data)
         for end in (source, sink):
             _close(end)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request, Response
+from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
 from headway import errors
@@ -240,7 +241,7 @@ def _mount(app: FastAPI, one: Declared, tag: str) -> None:
         summary=(one.endpoint.__doc__ or "").strip().split("\n")[0].rstrip("."),
         operation_id=f"{tag}_{one.endpoint.__name__}".replace(" ", "_").replace("-", "_"),
         response_model=None,
-        response_class=type("Answer", (Response,), {"media_type": one.media}),
+        response_class=JSONResponse if one.media == _JSON else type("Answer", (Response,), {"media_type": one.media}),
         responses=_responses(one),
         openapi_extra=extra,
         deprecated=one.deprecated or None,

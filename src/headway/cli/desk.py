@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any
 
+from headway.cli.asking import LOOK_SECONDS, ScheduleShown, Seen, every, fill, over
 from headway.engine.limits import lives, living
-from headway.engine.overview import Overview, overview
-from headway.errors import NotFound, Refused
+from headway.errors import NotFound
 from headway.model.states import State
-from headway.store import endpoints, jobs, lanes, plans_reading, reading, schedules, targets, templates
-from headway.store.pages import MAX_LIMIT, Filters, Page, check_limit, job_rows, make_cursor
+from headway.store import jobs, lanes, reading, targets
+from headway.store.pages import MAX_LIMIT, Filters, Page, check_limit, job_rows
 from headway.store.reading import Event, JobView, Line
 
 if TYPE_CHECKING:
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from headway.config import Settings
     from headway.engine.applying import Applying
     from headway.engine.client import Client
+    from headway.engine.overview import Overview
     from headway.model.access import Token
     from headway.model.job import Run
     from headway.model.manifest import Manifest
     from headway.model.policies import Concurrency
-    from headway.model.schedule import Schedule, Tick
+    from headway.model.schedule import Schedule
     from headway.model.targets import TargetState, TargetView
     from headway.model.template import Template
     from headway.model.waiting import Explanation, Pause
@@ -37,58 +38,6 @@ if TYPE_CHECKING:
     from headway.store.lanes import LaneView
     from headway.store.plans_reading import GroupView
     from headway.store.reading import Waiting, WorkerView
-
-T = TypeVar("T")
-LOOK_SECONDS = 0.15
-MOST = 10_000
-# A held job waits for a person: there is nothing more to wait for.
-ENDS = (State.PAUSED, State.ERROR)
-
-
-class Seen(NamedTuple):
-    """A look at a job that is followed: new lines of its log, and the automatic retry that follows it."""
-
-    view: JobView
-    lines: list[Line]
-    retry: JobView | None = None
-
-
-class ScheduleShown(NamedTuple):
-    schedule: Schedule
-    numbers: Mapping[str, int]
-    recent: list[GroupView]
-    last: Tick | None
-    events: list[Event]
-
-
-def over(status: State) -> bool:
-    return status.terminal or status in ENDS
-
-
-def fill(read: Callable[[str | None], Page[T]], limit: int, cursor: str | None, number: Callable[[T], int]) -> Page[T]:
-    """A page as long as asked for: one whose filter finds little is read on, piece by piece."""
-    items: list[T] = []
-    while True:
-        page = read(cursor)
-        items += page.items
-        cursor = page.next
-        if cursor is None or len(items) >= limit:
-            cut = len(items) > limit
-            return Page(items[:limit], make_cursor(number(items[limit - 1])) if cut else cursor)
-
-
-def every(read: Callable[[str | None], Page[int]]) -> list[int]:
-    """The numbers of all pages, if those are not too many."""
-    found: list[int] = []
-    cursor: str | None = None
-    while True:
-        page = read(cursor)
-        found += page.items
-        cursor = page.next
-        if cursor is None:
-            return sorted(found)
-        if len(found) > MOST:
-            raise Refused(f"more than {MOST} jobs fit: narrow it down with --task, --since or --until")
 
 
 class LocalDesk:
@@ -242,6 +191,8 @@ class LocalDesk:
     # --- how things stand ---
 
     def overview(self, *, listed: int = 10) -> Overview:
+        from headway.engine.overview import overview
+
         with self.read() as tx:
             return overview(tx, self.tenant_id, self.now(), listed=listed)
 
@@ -296,36 +247,50 @@ class LocalDesk:
         *,
         schedule_id: int | None = None,
     ) -> Page[GroupView]:
+        from headway.store import plans_reading
+
         wishes = {"kind": kind, "status": status, "schedule_id": schedule_id, "limit": limit, "cursor": cursor}
         with self.read() as tx:
             return plans_reading.groups_page(tx, self.tenant_id, **wishes)  # type: ignore[arg-type]
 
     def group(self, group_id: int, kind: str) -> GroupView:
+        from headway.store import plans_reading
+
         with self.read() as tx:
             return plans_reading.group_view(tx, self.tenant_id, group_id, kind)
 
     def shown_group(self, group_id: int, kind: str) -> tuple[GroupView, list[Event]]:
+        from headway.store import plans_reading
+
         with self.read() as tx:
             found = plans_reading.group_view(tx, self.tenant_id, group_id, kind)
             return found, reading.history(tx, kind, group_id)
 
     def zones(self, schedule_ids: Iterable[int]) -> dict[int, str]:
         """The time zones of schedules, as they are now; also of those that were deleted."""
+        from headway.store import schedules
+
         with self.read() as tx:
             known = schedules.kept(tx, self.tenant_id, set(schedule_ids))
         return {number: one.parsed.timezone for number, one in known.items()}
 
     def list_schedules(self, limit: int, cursor: str | None) -> tuple[Page[Schedule], Mapping[str, int]]:
         """By name, and the numbers of the templates they name."""
+        from headway.store import schedules, templates
+
         with self.read() as tx:
             page = schedules.listed(tx, self.tenant_id, limit=limit, cursor=cursor)
             return page, templates.numbers(tx, self.tenant_id, page.items)
 
     def template_numbers(self, schedule: Schedule) -> Mapping[str, int]:
+        from headway.store import templates
+
         with self.read() as tx:
             return templates.numbers(tx, self.tenant_id, [schedule])
 
     def shown_schedule(self, which: int | str) -> ScheduleShown:
+        from headway.store import plans_reading, schedules, templates
+
         with self.read() as tx:
             one = schedules.find(tx, self.tenant_id, which)
             recent = plans_reading.groups_page(tx, self.tenant_id, kind="execution", schedule_id=one.id, limit=5).items
@@ -335,10 +300,14 @@ class LocalDesk:
         return ScheduleShown(one, numbers, recent, ticks[0] if ticks else None, events)
 
     def schedule_named(self, name: str) -> Schedule | None:
+        from headway.store import schedules
+
         with self.read() as tx:
             return schedules.find_named(tx, self.tenant_id, name)
 
     def shown_template(self, which: int | str) -> tuple[Template, list[Event]]:
+        from headway.store import templates
+
         with self.read() as tx:
             found = templates.find(tx, self.tenant_id, which)
             return found, reading.history(tx, "template", found.id)
@@ -365,6 +334,8 @@ class LocalDesk:
         return not any_live(self.database)
 
     def shown_webhook(self, number: int) -> tuple[Endpoint, list[Event]]:
+        from headway.store import endpoints
+
         with self.read() as tx:
             found = endpoints.find(tx, self.tenant_id, number)
             return found, reading.history(tx, "webhook", number)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from headway.cli.desk import Seen, over
+from headway.cli.asking import Seen, over
 from headway.cli.out import Out, one_line
 from headway.cli.tables import about, line_text
 from headway.model.states import State

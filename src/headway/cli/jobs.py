@@ -167,7 +167,7 @@ def wait(
 
 
 def _waited_for(desk: Desk, job_id: int, deadline: float | None) -> JobView:
-    from headway.cli.desk import over
+    from headway.cli.asking import over
     from headway.errors import WrongState
 
     view = desk.wait(job_id, deadline)

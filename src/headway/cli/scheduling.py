@@ -199,7 +199,7 @@ def _follow(call: Call, desk: Desk, execution_id: int) -> int:
 
 def _to_the_end(call: Call, desk: Desk, execution_id: int) -> GroupView:
     """Tells what its steps do, until it has ended or waits for a person."""
-    from headway.cli.desk import LOOK_SECONDS
+    from headway.cli.asking import LOOK_SECONDS
 
     said: dict[str, tuple[int, str]] = {}
     while True:

@@ -137,9 +137,14 @@ def worker_table(workers: Iterable[tuple[WorkerView, bool]], now: int) -> Table:
             styled(state, "green" if state == "live" else "dim" if state == "gone" else "yellow"),
             f"{age(worker.beat_at, now)} ago",
             f"{len(worker.running)}/{worker.slots}",
-            styled(", ".join(f"{job_id} {task}" for _, job_id, task, _ in worker.running)),
+            styled(", ".join(_runs(job_id, task) for _, job_id, task, _ in worker.running)),
         )
     return made
+
+
+def _runs(job_id: int | None, task: str | None) -> str:
+    """A server does not name the jobs of other tenants."""
+    return f"{job_id} {task}" if job_id is not None else "(another tenant's)"
 
 
 def line_text(line: Line) -> str:

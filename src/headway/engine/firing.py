@@ -183,9 +183,7 @@ def _may_wait(definition: Definition) -> bool:
     return definition.overlap in ("queue", "cancel_running") or definition.catch_up == "all"
 
 
-def _decide(
-    one: Ready, unfinished: _Unfinished, now: int, settle: bool, vacancies: dict[int, int | None]
-) -> Decision:
+def _decide(one: Ready, unfinished: _Unfinished, now: int, settle: bool, vacancies: dict[int, int | None]) -> Decision:
     schedule, tenant_id = one.schedule, one.schedule.tenant_id
     made = decide(
         one.definition,

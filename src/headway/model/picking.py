@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count as numbers
-from typing import NamedTuple, Protocol
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from headway.model.lanes import Bucket, Place, Rooms, Stage, stage_of
 
@@ -51,25 +51,23 @@ def plan(
     passed over because stages fill a lane keeps further members off it, also one of the `others`, which are not to be
     picked. With `turns`, tenants with eligible work take turns; without, all jobs stand in one line.
     """
-    lines: dict[int, _Line] = {}
     fresh: Fresh | None = None if turns is None else {}
-
-    def line_of(bucket: Bucket) -> _Line:
-        number = bucket.tenant_id if turns is not None else 0
-        if number not in lines:
-            lines[number] = _Line(_Side(number, rooms, fresh), places)
-        return lines[number]
-
+    lines: _Lines[tuple[Bucket, int, bool]] = _Lines(
+        lambda number, come: _Line(_Side(number, rooms, fresh), places, come), one=turns is None
+    )
     for bucket in buckets:
-        line_of(bucket).buckets.append(bucket)
+        lines.come(bucket, (bucket, bucket.id, True))
     watch, ties = _Watch(buckets), numbers(1)
 
     def look() -> None:
         if rooms.joins and watch.news(rooms):
             for bucket in watch.waiting(others(), rooms):
-                line_of(bucket).push(bucket, -next(ties), ours=False)
+                lines.come(bucket, (bucket, -next(ties), False))
 
     return _take_turns(count, lines, turns, look)
+
+
+C = TypeVar("C")
 
 
 class _Queue(Protocol):
@@ -82,23 +80,39 @@ class _Queue(Protocol):
     def take(self) -> Pick: ...
 
 
-def _take_turns(
-    count: int, queues: Mapping[int, _Queue], turns: Turns | None, look: Callable[[], None]
-) -> list[Pick]:
-    """One job of each tenant after the other, as far as they have one that may run. `look` may add queues."""
+class _Lines(Generic[C]):
+    """The queue of each tenant, or `one` of all, made when its turn comes. `coming`: what was not looked into yet."""
+
+    def __init__(self, make: Callable[[int, list[C]], _Queue], *, one: bool) -> None:
+        self.make, self.one = make, one
+        self.coming: dict[int, list[C]] = {}
+        self.made: dict[int, _Queue] = {}
+
+    def come(self, bucket: Bucket, thing: C) -> None:
+        self.coming.setdefault(0 if self.one else bucket.tenant_id, []).append(thing)
+
+    def of(self, number: int) -> _Queue:
+        if number not in self.made:
+            self.made[number] = self.make(number, self.coming[number])
+        return self.made[number]
+
+
+def _take_turns(count: int, lines: _Lines[C], turns: Turns | None, look: Callable[[], None]) -> list[Pick]:
+    """One job of each tenant after the other, as far as they have one that may run. `look` may add to the lines."""
     picks: list[Pick] = []
     had = dict(turns or {})
-    order = in_turn(queues, had)
+    order = in_turn(lines.coming, had)
     while len(picks) < count:
         look()
-        if len(order) < len(queues):
-            order = in_turn(queues, had)
+        if len(order) < len(lines.coming):
+            order = in_turn(lines.coming, had)
         for number in order:
-            if queues[number].ready():
+            line = lines.of(number)
+            if line.ready():
                 break
         else:
             return picks
-        pick = queues[number].take()
+        pick = line.take()
         if turns is not None:
             had[0] = had[number] = had.get(0, 0) + 1
             order.remove(number)
@@ -145,30 +159,27 @@ class _Side:
 class _Line:
     """A tenant's jobs in queue order: the first of each of its buckets on a heap."""
 
-    def __init__(self, side: _Side, places: Source) -> None:
-        self.side, self.places = side, places
-        # Not looked into before its turn comes.
-        self.buckets: list[Bucket] = []
+    def __init__(self, side: _Side, places: Source, come: list[tuple[Bucket, int, bool]]) -> None:
+        self.side, self.places, self.come = side, places, come
         self.heap: list[tuple[Place, int, Bucket, Iterator[Place], bool]] = []
         # Whether the first one was taken: who comes after it is not asked for before somebody wants to know.
         self.taken = False
 
-    def push(self, bucket: Bucket, tie: int, *, ours: bool) -> None:
-        if self.taken:
-            self._follow()
-        source = self.places(bucket)
-        first = next(source, None)
-        if first is not None:
-            heapq.heappush(self.heap, (first, tie, bucket, source, ours))
+    def _let_come(self) -> None:
+        for bucket, tie, ours in self.come:
+            if self.side.rooms.admits(bucket) or self.side.keeps(bucket):
+                source = self.places(bucket)
+                first = next(source, None)
+                if first is not None:
+                    heapq.heappush(self.heap, (first, tie, bucket, source, ours))
+        self.come.clear()
 
     def ready(self) -> bool:
         rooms, keeps = self.side.rooms, self.side.keeps
-        while self.buckets:
-            bucket = self.buckets.pop()
-            if rooms.admits(bucket) or keeps(bucket):
-                self.push(bucket, bucket.id, ours=True)
         if self.taken:
             self._follow()
+        if self.come:
+            self._let_come()
         while self.heap:
             place, _, bucket, _, ours = self.heap[0]
             admits = rooms.admits(bucket)
@@ -258,16 +269,15 @@ def plan_aged(
     Ties go to the higher plain priority; the order within a priority never changes. Who is passed over because stages
     fill a lane keeps further members off it if, with room there, it would have been taken before the next pick.
     """
-    lines: dict[int, _AgedLine] = {}
     fresh: Fresh | None = None if turns is None else {}
+    lines: _Lines[tuple[int, Bucket, Iterator[Aged], bool]] = _Lines(
+        lambda number, come: _AgedLine(_Side(number, rooms, fresh), aging, come), one=turns is None
+    )
 
     def add(levels: Levels, *, ours: bool) -> None:
         for priority, sources in levels.items():
             for bucket, source in sources:
-                number = bucket.tenant_id if turns is not None else 0
-                if number not in lines:
-                    lines[number] = _AgedLine(_Side(number, rooms, fresh), aging)
-                lines[number].come.append((priority, bucket, source, ours))
+                lines.come(bucket, (priority, bucket, source, ours))
 
     add(levels, ours=True)
     watch = _Watch({bucket for sources in levels.values() for bucket, _ in sources})
@@ -282,9 +292,8 @@ def plan_aged(
 class _AgedLine:
     """A tenant's jobs, priority by priority."""
 
-    def __init__(self, side: _Side, aging: Aging) -> None:
-        self.side, self.aging = side, aging
-        self.come: list[tuple[int, Bucket, Iterator[Aged], bool]] = []
+    def __init__(self, side: _Side, aging: Aging, come: list[tuple[int, Bucket, Iterator[Aged], bool]]) -> None:
+        self.side, self.aging, self.come = side, aging, come
         self.levels: dict[int, _Level] = {}
         self.best = 0
 

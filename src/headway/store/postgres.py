@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import Any
 
 import psycopg
@@ -62,6 +63,18 @@ FRAGMENTS = {
     **column_fragments(),
 }
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
+
+
+def _apart(subquery: str) -> str:
+    return f"{subquery.removesuffix(')')} offset 0)"
+
+
+def _texts(fragments: Mapping[str, Any], before: str = "") -> dict[str, list[str]]:
+    """Every named statement as the driver takes it."""
+    return {
+        name: [before + translate(part) for part in statements_of(render(text, fragments))]
+        for name, text in load_statements("postgres").items()
+    }
 
 
 def translate(text: str) -> str:
@@ -190,10 +203,7 @@ class PostgresDatabase(Database):
         super().__init__(url, clock)
         fragments = {**FRAGMENTS, "now": ":now::bigint"} if self.frozen else FRAGMENTS
         self.fragments = fragments
-        self.texts = {
-            name: [translate(part) for part in statements_of(render(text, fragments))]
-            for name, text in load_statements("postgres").items()
-        }
+        self.texts = _texts(fragments)
         self.listen_url = listen or url
         # A pooler hands each transaction to another server connection, which knows nothing we prepared.
         prepare = None if listen else 0
@@ -210,6 +220,17 @@ class PostgresDatabase(Database):
         self.closed = False
         self.notifier: Notifier | None = None
         self.listener: Listener | None = None
+
+    @cached_property
+    def walled_texts(self) -> dict[str, list[str]]:
+        """The statements for those behind the wall around a tenant.
+
+        The given ids are kept apart (`offset 0`): a cast beside a column of a table with policies would keep the planner
+        from its index, as it could tell about rows that are not to be seen. And another text is another prepared
+        statement: plans are made for a role, and would be made anew at every change between the two.
+        """
+        apart = {"ids": _apart(str(FRAGMENTS["ids"])), "rows": lambda columns: _apart(_rows(columns))}
+        return _texts({**self.fragments, **apart}, "/* tenant */ ")
 
     def _connection(self) -> psycopg.Connection[Any]:
         if self.closed:

@@ -56,10 +56,14 @@ class Walled(Database):
         return self.inner
 
     def begin(self, label: str) -> PostgresTx:
-        return self.inner.begin(label, self.wall)
+        return self._behind(self.inner.begin(label, self.wall))
 
     def begin_read(self) -> PostgresTx:
-        return self.inner.begin_read(self.wall)
+        return self._behind(self.inner.begin_read(self.wall))
+
+    def _behind(self, tx: PostgresTx) -> PostgresTx:
+        tx.texts = self.inner.walled_texts
+        return tx
 
     def once(self, name: str, /, **params: object) -> list[Row]:
         return self.transact(name, lambda tx: tx.run_all((name, params), commit=True)[0])

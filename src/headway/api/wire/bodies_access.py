@@ -68,7 +68,7 @@ class Apply(Body):
     """A TOML file, and what to call it in errors."""
 
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"text": "[schedules.nightly]\ncron = '30 2 * * *'\n…", "dry_run": True}]}
+        json_schema_extra={"examples": [{"text": "[[targets]]\nname = 'desk-1'\n", "dry_run": True}]}
     )
     text: str
     file: Annotated[str, Field(min_length=1, max_length=300)] = "file"

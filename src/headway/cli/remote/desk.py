@@ -12,7 +12,7 @@ from headway.api.wire import reading as wire
 from headway.api.wire import reading_lanes as lanes
 from headway.api.wire import reading_plans as plans
 from headway.api.wire.reading_access import applied_of, endpoint_of, token_of
-from headway.cli.desk import ScheduleShown, Seen, every, fill, over
+from headway.cli.asking import ScheduleShown, Seen, every, fill, over
 from headway.cli.remote.client import PATHS, Client
 from headway.cli.remote.link import Json, Link, given, part
 from headway.cli.remote.plans import SCHEDULES, TEMPLATES, found

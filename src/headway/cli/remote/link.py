@@ -172,7 +172,7 @@ class Link:
     def live(self, job_id: int, after: int = 0, deadline: float | None = None) -> Iterator[Message]:
         """What a job logs and how it changes, until it has ended or the time is over. A connection that breaks is made
         again, and goes on after the last line that came."""
-        heard: float | None = None
+        heard = time.monotonic()
         while True:
             try:
                 for message in self._stream(f"/api/jobs/{job_id}/live", after, deadline):
@@ -184,7 +184,7 @@ class Link:
             except Unreachable:
                 if _over(deadline):
                     return
-                if heard is None or time.monotonic() - heard > PATIENCE:
+                if time.monotonic() - heard > PATIENCE:
                     raise
             time.sleep(AGAIN)
 
