@@ -225,9 +225,9 @@ class PostgresDatabase(Database):
     def walled_texts(self) -> dict[str, list[str]]:
         """The statements for those behind the wall around a tenant.
 
-        The given ids are kept apart (`offset 0`): a cast beside a column of a table with policies would keep the planner
-        from its index, as it could tell about rows that are not to be seen. And another text is another prepared
-        statement: plans are made for a role, and would be made anew at every change between the two.
+        The given ids are kept apart (`offset 0`): a cast beside a column of a table with policies would keep the
+        planner from its index, as it could tell about rows that are not to be seen. And another text is another
+        prepared statement: plans are made for a role, and would be made anew at every change between the two.
         """
         apart = {"ids": _apart(str(FRAGMENTS["ids"])), "rows": lambda columns: _apart(_rows(columns))}
         return _texts({**self.fragments, **apart}, "/* tenant */ ")
