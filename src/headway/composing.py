@@ -93,7 +93,7 @@ def service(app: App) -> Service:
 def server(app: App) -> Server:
     settings = app.settings
     made = service(app)
-    refuse_open(made, settings.host)
+    refuse_open(made)
     return Server(made, host=settings.host, port=settings.port)
 
 

@@ -12,7 +12,7 @@ import pytest
 from headway.api.app import NOUNS
 from headway.api.routes import Declared
 from headway.api.server import refuse_open
-from headway.composing import service
+from headway.api.service import Service, Terms
 from headway.errors import Refused
 from headway.model.access import Role
 from tests.support.service import Site, serving
@@ -149,9 +149,44 @@ def test_what_runs_anything_is_for_admins(site: Site) -> None:
 
 
 def test_an_address_that_others_can_reach_needs_a_token(site: Site) -> None:
-    made = service(site.app)
-    with pytest.raises(Refused, match="there is no token"):
-        refuse_open(made, "0.0.0.0")
+    behind_a_proxy = Terms(hosts=("jobs.example.com",))
+    for terms in (Terms(host="0.0.0.0"), behind_a_proxy):
+        with pytest.raises(Refused, match="there is no token"):
+            refuse_open(Service(site.app.client, terms))
+    refuse_open(Service(site.app.client, Terms()))
     site.token()
-    refuse_open(made, "0.0.0.0")
-    made.close()
+    refuse_open(Service(site.app.client, behind_a_proxy))
+
+
+def test_a_probe_with_a_bad_token_is_answered_and_a_nul_is_not(site: Site) -> None:
+    site.token()
+    stale = {"Authorization": f"Bearer hw_{'a' * 43}"}
+    assert site.http.get("/healthz", headers=stale).status_code == 200
+    assert site.http.get("/readyz", headers=stale).status_code == 200
+    admin = site.as_(site.token("admin", tenant=None, name="root"))
+    for path in (
+        "/api/schedules?name=a%00",
+        "/api/job-templates?name=a%00",
+        "/api/tenants?cursor=a%00",
+        "/api/jobs?q=%00",
+    ):
+        assert admin.get(f"/api/{path}").status_code == 422
+
+
+def test_a_tenant_is_named_in_any_script(site: Site) -> None:
+    site.app.client.tenants.create("zürich")
+    admin = site.as_(site.token("admin", tenant=None), **{"Headway-Tenant": "z%C3%BCrich"})
+    assert admin.post("/api/jobs", json=STORY).status_code == 201
+    assert site.as_(site.token("viewer", tenant="zürich", name="v")).get("/api/jobs").json()["items"]
+
+
+def test_what_would_be_passed_over_is_refused(site: Site) -> None:
+    job = site.http.post("/api/jobs", json=STORY).headers["location"]
+    wrong = site.http.get("/api/jobs", params={"state": "QUEUED"})
+    assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (422, "state")
+    assert "did you mean" in site.http.get("/api/jobs", params={"statu": "QUEUED"}).json()["detail"]
+    stale = site.http.post(f"{job}/cancel", headers={"If-Match": '"1"'})
+    assert (stale.status_code, stale.json()["errors"][0]["field"]) == (422, "If-Match")
+    assert site.http.get(job).json()["status"] == "QUEUED"
+    other = site.http.put(job, json={})
+    assert (other.status_code, other.headers["allow"]) == (405, "GET, PATCH")

@@ -64,6 +64,8 @@ def test_it_serves_and_works_inside_another_application(database_url: str, tmp_p
         assert made.status_code == 201
         assert made.headers["location"] == f"/headway/api/jobs/{made.json()['job_id']}"
         numbers.append(made.json()["job_id"])
+        schedule = {"name": "s", "cron": "30 2 * * *", "steps": [{"task": "story.generate", "params": {"topic": "x"}}]}
+        assert http.get(http.post("/headway/api/schedules", json=schedule).headers["location"]).status_code == 200
         until(lambda: {_status(http, number) for number in numbers} == {"COMPLETED"})
         assert http.get("/headway/healthz").status_code == 200
         process.send_signal(signal.SIGTERM)

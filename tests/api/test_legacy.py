@@ -79,3 +79,10 @@ def test_other_old_addresses_are_gone_and_say_where_to_look(site: Site) -> None:
         gone = site.http.request(method, path)
         assert (gone.status_code, gone.json()["code"]) == (410, "gone")
         assert gone.headers["link"].startswith("</api/")
+
+
+def test_a_target_of_any_name_is_linked_to(site: Site) -> None:
+    made = site.http.post("/targets/%D0%B4%D0%BE%D0%BC%3E%3B%20rel/jobs", json={"task": "fails"})
+    assert made.status_code == 201
+    assert made.json()["target_id"] == "дом>; rel"
+    assert made.headers["link"] == '</api/targets/%D0%B4%D0%BE%D0%BC%3E%3B%20rel/jobs>; rel="successor-version"'

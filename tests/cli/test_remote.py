@@ -289,7 +289,8 @@ def test_following(cli: Here, site: Site, there: There) -> None:
         assert "job 1 COMPLETED" in told.err
         told = there("run", "shop.fail", "--follow")
         assert told.code == 1
-        assert "job 2 failed: RuntimeError: no luck; trying again in 0s as job 3" in told.err
+        # How soon is told by two clocks and a network between them: seconds, on a busy machine.
+        assert re.search(r"job 2 failed: RuntimeError: no luck; trying again in \d+s as job 3", told.err)
         assert "job 3 FAILED" in told.err
         assert told.out.count("about to fail") == 2
         waited = there("jobs", "wait", 2, "--json")

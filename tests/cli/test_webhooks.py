@@ -7,10 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from headway import faults
 from headway.api.wire.hooks import render
 from headway.app import App
 from headway.engine.deliverer import Deliverer
 from headway.engine.sending import Guard
+from headway.errors import Unreachable
 from headway.store.db import Database
 from headway.testing import drain
 from tests.support.cli import Here
@@ -239,3 +241,29 @@ def test_files_that_are_refused(cli: Here, text: str, problem: str) -> None:
     assert (said.code, said.out) == (2, "")
     assert "plans.toml:1: webhooks[0]" in said.err
     assert problem in said.err
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_secrets_that_were_made_before_an_error_are_shown(cli: Here, app: App, as_json: bool) -> None:
+    left = [1, 2]
+
+    def broken(name: str) -> None:
+        if name == "create_webhook.begun":
+            left.pop()
+            if not left:
+                raise Unreachable("the line is cut")
+
+    other = FILE.replace("/x", "/y")
+    (cli.folder / "plans.toml").write_text(f"{FILE}enabled = false\n{other}")
+    faults.arm(broken)
+    try:
+        said = cli("apply", "plans.toml", *(["--json"] if as_json else []))
+    finally:
+        faults.arm(None)
+    (made,) = app.client.webhooks.list()
+    assert (said.code, made.enabled) == (5, 0)
+    assert "the line is cut" in said.err
+    if as_json:
+        assert json.loads(said.err)["error"]["secrets"] == {URL: made.secret}
+    else:
+        assert said.out == f"the secret of {URL}, which is not shown again: {made.secret}\n"

@@ -20,6 +20,7 @@ from headway.api.wire.hooks import render
 from headway.api.wire.jobs import job_json
 from headway.clock import micros
 from headway.engine import deliverer as engine
+from headway.engine import turns
 from headway.engine.deliverer import Deliverer
 from headway.engine.sending import Guard, Request, Sent
 from headway.errors import NotFound, WrongState
@@ -294,7 +295,7 @@ def test_410_ends_the_endpoint(life: Life) -> None:
         deliverer.run_dry()
         life.in_state("COMPLETED")
         deliverer.run_dry()
-        assert len(one.received) <= engine.PER_RECEIVER
+        assert len(one.received) <= turns.PER_RECEIVER
     ended = found(life)
     assert {one.status for one in ended} == {"FAILED"}
     assert len(ended) == 7  # nothing is made for a receiver that is gone
@@ -327,7 +328,7 @@ def test_one_that_hangs_leaves_room_for_the_others(life: Life) -> None:
             life.in_state("COMPLETED")
         deliverer = Hand(life, Guard(allow_private=True, deadline=20.0), senders=6)
         until(lambda: (deliverer.tick(), len(good.received) == 10)[1], "the good ones")
-        assert len(bad.received) == engine.PER_RECEIVER
+        assert len(bad.received) == turns.PER_RECEIVER
         bad.close()
         assert deliverer.settle(30)
         deliverer.tick()
@@ -353,7 +354,7 @@ def test_a_failing_endpoint_is_opened_and_probed_with_its_oldest(life: Life) -> 
         assert opened.opened_at is not None
         assert opened.probe_at == opened.opened_at + micros(model.FIRST_PROBE)
         sent = len(one.received)
-        assert sent <= model.OPENS_AFTER + engine.PER_RECEIVER  # those that were on their way when it opened
+        assert sent <= model.OPENS_AFTER + turns.PER_RECEIVER  # those that were on their way when it opened
         used = [one.tries for one in found(life)]
         assert used[10:] == [0] * 10
         # A day of nothing but probes: each with the oldest that is left.

@@ -74,6 +74,10 @@ def test_other_answers_are_failures(status: int) -> None:
         ("1e9", None, None),
         ("99999999999999", None, None),
         ("٣", 3, 3),
+        ("Wed, 21 Oct 99999999999999999999 07:28:00 GMT", None, None),
+        ("Wed, 21 Oct 2015 07:28:00 +99999999999999999999", None, None),
+        (",", None, None),
+        ("", None, None),
     ],
 )
 def test_retry_after(text: str, low: float | None, high: float | None) -> None:

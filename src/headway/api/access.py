@@ -7,14 +7,15 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
+from urllib.parse import unquote
 
 from anyio import to_thread
 from starlette.datastructures import Headers
 
 from headway import errors
 from headway.api import problems
-from headway.api.service import Service
-from headway.engine.tokens import any_live
+from headway.api.service import Service, Terms
+from headway.engine.tokens import any_token
 from headway.model.access import Visitor
 
 Scope = MutableMapping[str, Any]
@@ -70,17 +71,19 @@ class Door:
         try:
             headers = Headers(scope=scope)
             self._check_host(headers)
+            _check_query(scope)
             if scope["method"] not in SAFE:
                 self._check_origin(headers, scope.get("scheme", "http"))
             receive = _limited(headers, receive)
             scope["headway.visitor"] = await self._visitor(scope, headers)
         except errors.HeadwayError as error:
+            if _is_public(scope) and error.code not in ("bad_host", "bad_origin", "too_large"):
+                scope["headway.visitor"] = None  # whether we live is no question of who asks
+                await self.app(scope, receive, send)
+                return
             await problems.of_error(error)(scope, receive, send)
             return
-        try:
-            await self.app(scope, receive, send)
-        except _TooLarge as error:
-            await problems.of_error(error.problem)(scope, receive, send)
+        await self.app(scope, receive, send)
 
     # --- Host and Origin ---
 
@@ -103,8 +106,9 @@ class Door:
 
     async def _visitor(self, scope: Scope, headers: Headers) -> Visitor | None:
         plain = _token(headers)
-        tenant = headers.get(TENANT)
-        if plain is None and scope["path"].removeprefix(scope.get("root_path", "")) in PUBLIC:
+        given = headers.get(TENANT)
+        tenant = None if given is None else unquote(given)
+        if plain is None and _is_public(scope):
             return None
         if plain is None and self._from_here(scope):
             recently = time.monotonic() - self._open[0] < OPEN_SECONDS
@@ -118,11 +122,11 @@ class Door:
     def _from_here(self, scope: Scope) -> bool:
         """Bound to this machine, and called from it: an application that we are mounted in may be bound to more."""
         client = scope.get("client")
-        return is_loopback(self.service.terms.host) and client is not None and is_loopback(client[0])
+        return reachable_from_here_only(self.service.terms) and client is not None and is_loopback(client[0])
 
     def _unnamed(self, tenant: str | None) -> Visitor | None:
         """Without a token: everybody, as long as there is none and only this machine can come."""
-        is_open = not any_live(self.service.database)
+        is_open = not any_token(self.service.database)
         with self._lock:
             self._open = (time.monotonic(), is_open)
         return self.service.anybody(tenant or self.service.system.tenant) if is_open else None
@@ -132,6 +136,21 @@ class Door:
         if visitor is None:
             raise errors.Refused("this token is unknown, revoked or expired", code="unauthorised")
         return visitor
+
+
+def reachable_from_here_only(terms: Terms) -> bool:
+    """Bound to loopback, and told no other name: with one, somebody stands in front of us and lets others in."""
+    return is_loopback(terms.host) and all(is_loopback(name) for name in terms.hosts)
+
+
+def _is_public(scope: Scope) -> bool:
+    return scope["path"].removeprefix(scope.get("root_path", "")) in PUBLIC
+
+
+def _check_query(scope: Scope) -> None:
+    """No text of ours holds a NUL, and PostgreSQL takes none."""
+    if b"%00" in scope.get("query_string", b""):
+        raise errors.BadInput("the query holds a NUL character: leave it out", field="query")
 
 
 def _token(headers: Headers) -> str | None:
@@ -153,14 +172,13 @@ def _allowed(bound: str, more: tuple[str, ...]) -> frozenset[str] | None:
     return frozenset({bound.strip("[]").lower(), *(name.lower() for name in more)})
 
 
-class _TooLarge(Exception):
-    problem = errors.BadInput(f"the body is larger than {BODY_LIMIT // 1024} KiB: send less", code="too_large")
+TOO_LARGE = errors.BadInput(f"the body is larger than {BODY_LIMIT // 1024} KiB: send less", code="too_large")
 
 
 def _limited(headers: Headers, receive: Receive) -> Receive:
     length = headers.get("content-length", "")
     if length.isdigit() and int(length) > BODY_LIMIT:
-        raise _TooLarge.problem
+        raise TOO_LARGE
     seen = 0
 
     async def counted() -> MutableMapping[str, Any]:
@@ -168,7 +186,7 @@ def _limited(headers: Headers, receive: Receive) -> Receive:
         message = await receive()
         seen += len(message.get("body", b""))
         if seen > BODY_LIMIT:
-            raise _TooLarge
+            raise problems.BadBody(TOO_LARGE, 413)
         return message
 
     return counted

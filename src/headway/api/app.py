@@ -39,6 +39,7 @@ from headway.api.access import Door
 from headway.api.naming import KeepSlashes
 from headway.api.routes import Routes
 from headway.api.service import Service
+from headway.api.streams import Streams
 from headway.api.wire import answers
 from headway.errors import HeadwayError
 
@@ -92,7 +93,8 @@ def build() -> FastAPI:
         redirect_slashes=False,
         lifespan=_lifespan,
     )
-    app.state.declared = {}
+    app.state.declared, app.state.asked = {}, {}
+    app.state.streams = Streams()
     for noun in NOUNS:
         noun.mount(app)
     app.add_exception_handler(HeadwayError, problems.on_error)

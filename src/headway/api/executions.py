@@ -42,7 +42,7 @@ def show(here: Here, execution_id: Id) -> Response:
 def show_execution(here: Visit, execution_id: int, status: int = 200) -> Response:
     with here.read() as tx:
         view = plans_reading.group_view(tx, here.tenant_id, execution_id, "execution")
-    headers = {"Location": f"/api/schedule-executions/{execution_id}"} if status == 201 else {}
+    headers = {"Location": here.address(f"/api/schedule-executions/{execution_id}")} if status == 201 else {}
     return answer(execution_json(view, steps=True), status, **headers)
 
 
@@ -56,7 +56,7 @@ def cancel(here: Here, execution_id: Id, body: bodies.Body | None = None) -> Res
 @routes.post("/api/schedule-executions/{execution_id}/retry", answer=answers_plans.Execution, status=201, creates=True)
 def retry(here: Here, execution_id: Id, body: bodies.Body | None = None) -> Response:
     """Run what failed, and what would have come after it, as a new execution."""
-    return here.once(
+    return here.make_once(
         lambda client: client.groups.retry(execution_id, "execution"),
         lambda made: show_execution(here, int(made), 201),
         {},

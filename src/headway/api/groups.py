@@ -28,7 +28,7 @@ def create(here: Here, body: bodies_plans.NewGroup) -> Response:
     def work(client: Client) -> int:
         return client.groups.create(group_of(here, client, body, members))
 
-    return here.once(work, lambda made: _shown(here, int(made), 201), body.model_dump())
+    return here.make_once(work, lambda made: _shown(here, int(made), 201), body.model_dump())
 
 
 @routes.get("/api/job-groups", answer=answers.Page[answers_plans.Group])
@@ -61,7 +61,7 @@ def show(here: Here, group_id: Id) -> Response:
 def _shown(here: Visit, group_id: int, status: int = 200) -> Response:
     with here.read() as tx:
         view = plans_reading.group_view(tx, here.tenant_id, group_id, "group")
-    headers = {"Location": f"/api/job-groups/{group_id}"} if status == 201 else {}
+    headers = {"Location": here.address(f"/api/job-groups/{group_id}")} if status == 201 else {}
     return answer(group_json(view, steps=True), status, **headers)
 
 
@@ -75,6 +75,6 @@ def cancel(here: Here, group_id: Id, body: bodies.Body | None = None) -> Respons
 @routes.post("/api/job-groups/{group_id}/retry", answer=answers_plans.GroupWithSteps, status=201, creates=True)
 def retry(here: Here, group_id: Id, body: bodies.Body | None = None) -> Response:
     """Run what failed, and what would have come after it, as a new group."""
-    return here.once(
+    return here.make_once(
         lambda client: client.groups.retry(group_id, "group"), lambda made: _shown(here, int(made), 201), {}
     )

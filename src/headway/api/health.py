@@ -8,7 +8,7 @@ from headway.api.access import is_loopback
 from headway.api.routes import Here, Routes, Visit, answer
 from headway.api.wire import answers
 from headway.engine.metrics import CONTENT_TYPE
-from headway.engine.tokens import any_live
+from headway.engine.tokens import any_token
 from headway.errors import HeadwayError
 from headway.model.access import Role
 
@@ -41,7 +41,7 @@ def _is_known(here: Visit) -> bool:
     if not is_loopback(here.service.terms.host) or client is None or not is_loopback(client.host):
         return False
     try:
-        return not any_live(here.service.database)
+        return not any_token(here.service.database)
     except HeadwayError:
         return False
 
@@ -55,4 +55,5 @@ def metrics(here: Here) -> Response:
 @routes.get("/api/openapi.json", None)
 async def openapi(here: Here) -> Response:
     """Describe the API."""
-    return answer(here.request.app.openapi())
+    root = here.request.scope.get("root_path", "")
+    return answer({**here.request.app.openapi(), **({"servers": [{"url": root}]} if root else {})})

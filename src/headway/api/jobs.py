@@ -21,6 +21,7 @@ from headway.model.access import check_from_template, check_new_params, check_po
 from headway.model.job import NewJob
 from headway.model.plan import NewGroup, NewMember, unique_names
 from headway.model.values import instant
+from headway.model.verbs import CLEARED
 from headway.store import reading
 from headway.store.plans_reading import group_view
 
@@ -42,7 +43,7 @@ def create(here: Here, body: bodies.NewJob) -> Response:
         job_id, created = made
         return show_job(here, int(job_id), status=201 if created else 200)
 
-    return here.once(work, render, body.model_dump())
+    return here.make_once(work, render, body.model_dump())
 
 
 def new_job(here: Visit, client: Client, given: Mapping[str, Any], **fixed: Any) -> NewJob:
@@ -83,7 +84,7 @@ def batch(here: Here, body: bodies.NewBatch) -> Response:
             items = [job_json(view) for view in reading.views_of(tx, here.tenant_id, ids)]
         return answer({"group_id": group_id, "items": items}, 201)
 
-    return here.once(work, render, body.model_dump())
+    return here.make_once(work, render, body.model_dump())
 
 
 def _new_jobs(here: Visit, client: Client, members: Sequence[Mapping[str, Any]]) -> list[NewJob]:
@@ -127,12 +128,17 @@ def _stage(mode: str, n: int, one: Mapping[str, Any]) -> int:
     return n if mode == "sequential" else 0
 
 
-@routes.post("/api/jobs/bulk", answer=answers.Bulk)
+@routes.post("/api/jobs/bulk", answer=answers.Bulk, creates=True)
 def act_on_many(here: Here, body: bodies.Bulk) -> Response:
     """Do the same to every job that fits, if they are as many as expected."""
-    done = bulk.act(here.client, filters_of(body.filter), body.action, expected=body.expected_count)
-    refused = [{"job_id": job_id, "code": error.code, "detail": str(error)} for job_id, error in done.refused]
-    return answer({"matched": done.matched, "changed": done.changed, "refused": refused})
+
+    def work(client: Client) -> tuple[Response, Response]:
+        done = bulk.act(client, filters_of(body.filter), body.action, expected=body.expected_count)
+        refused = [{"job_id": job_id, "code": error.code, "detail": str(error)} for job_id, error in done.refused]
+        told = answer({"matched": done.matched, "changed": done.changed, "refused": refused})
+        return told, told
+
+    return here.do_once(work, body.model_dump())
 
 
 # --- looking ------------------------------------------------------------------------------------------------------
@@ -204,18 +210,20 @@ def chain(here: Here, job_id: JobId) -> Response:
 
 @routes.patch("/api/jobs/{job_id}", answer=answers.Job)
 def edit(here: Here, job_id: JobId, body: bodies.JobEdit) -> Response:
-    """Change a job that has not begun. Give its ETag as If-Match to change only what you saw."""
+    """Change a job that has not begun; null takes a time away. With its ETag as If-Match: only what you saw."""
     given = body.given()
     for name in ("not_before", "expires_at"):
         if name in given:
             given[name] = instant(given[name], field=name)
+        elif name in body.model_fields_set:
+            given[name] = CLEARED
     if "params" in given:
         check_new_params(here.visitor, [here.client.get(job_id).task])
     here.client.edit(job_id, if_version=here.if_version, **given)
     return show_job(here, job_id)
 
 
-@routes.post("/api/jobs/{job_id}/move", answer=answers.Job)
+@routes.post("/api/jobs/{job_id}/move", answer=answers.Job, matches=True)
 def move(here: Here, job_id: JobId, body: bodies.Move) -> Response:
     """Give a job another place in the queue."""
     here.client.move(job_id, if_version=here.if_version, **body.given())
@@ -226,11 +234,15 @@ def move(here: Here, job_id: JobId, body: bodies.Move) -> Response:
 def retry(here: Here, job_id: JobId, body: bodies.Retry | None = None) -> Response:
     """Run a failed job again, as a new job; an automatic retry that waits is brought forward."""
     given = body.given() if body is not None else {}
-    if "params" in given:
-        check_new_params(here.visitor, [here.client.get(job_id).task])
-    return here.once(
-        lambda client: client.retry(job_id, **given).id, lambda made: show_job(here, int(made), 201), given
-    )
+
+    def work(client: Client) -> int:
+        if (made := client.recall()) is not None:
+            return int(made)
+        if "params" in given:
+            check_new_params(here.visitor, [client.get(job_id).task])
+        return client.retry(job_id, **given).id
+
+    return here.make_once(work, lambda made: show_job(here, int(made), 201), given)
 
 
 @routes.post("/api/jobs/{job_id}/resume", answer=answers.Job)

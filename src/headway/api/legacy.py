@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import Body, Path, Response
 
@@ -78,7 +79,7 @@ def _trigger(kind: str) -> None:
         def render(made: Any) -> Response:
             return _told(wire.triggered_json(int(made[0]), kind), here.address("/api/jobs"), 202)
 
-        return here.once(work, render, params)
+        return here.make_once(work, render, params)
 
     trigger.__name__, trigger.__doc__ = f"trigger_{kind}", f"Make a {kind} job; the body is its params."
     _declare("POST", f"/jobs/{kind}/trigger", trigger, answer=wire.Triggered, status=202, creates=True)
@@ -104,7 +105,7 @@ def trigger_batch(here: Here, body: wire.NewOldBatch) -> Response:
         members = tuple(NewMember(job, n, name) for n, (job, name) in enumerate(zip(made, names, strict=True)))
         return client.groups.create(NewGroup("batch", "sequential", "continue", members))
 
-    return here.once(work, lambda made: _batch(here, int(made), 202), body.model_dump())
+    return here.make_once(work, lambda made: _batch(here, int(made), 202), body.model_dump())
 
 
 def _known(here: Visit, kind: str, n: int) -> str:
@@ -193,7 +194,7 @@ def _target_job(here: Visit, name: str, job_id: int, status: int = 200) -> Respo
         view = reading.view(tx, here.tenant_id, job_id)
     if view.target != name:
         raise NotFound(f"there is no job {job_id} on the target {name!r}")
-    return _told(wire.target_job_json(view), here.address(f"/api/targets/{name}/jobs"), status)
+    return _told(wire.target_job_json(view), here.address(f"/api/targets/{quote(name, safe='')}/jobs"), status)
 
 
 def create_on_target(here: Here, name: Name, body: bodies.NewJob) -> Response:
@@ -202,7 +203,7 @@ def create_on_target(here: Here, name: Name, body: bodies.NewJob) -> Response:
     def work(client: Client) -> Any:
         return client.enqueue(jobs.new_job(here, client, {**body.given(), "target": name}))
 
-    return here.once(work, lambda made: _target_job(here, name, int(made[0]), 201), body.model_dump())
+    return here.make_once(work, lambda made: _target_job(here, name, int(made[0]), 201), body.model_dump())
 
 
 def list_on_target(here: Here, name: Name) -> Response:
@@ -210,7 +211,7 @@ def list_on_target(here: Here, name: Name) -> Response:
     with here.read() as tx:
         page = reading.list_jobs(tx, here.tenant_id, Filters(target=name), MOST)
     told = {"jobs": [wire.target_job_json(view) for view in page.items]}
-    return _told(told, here.address(f"/api/targets/{name}/jobs"))
+    return _told(told, here.address(f"/api/targets/{quote(name, safe='')}/jobs"))
 
 
 def show_on_target(here: Here, name: Name, job_id: OldId) -> Response:

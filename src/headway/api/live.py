@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
-from anyio import to_thread
-from fastapi import Query
-from starlette.responses import StreamingResponse
+from fastapi import Query, Response
 
 from headway.api.access import TENANT
 from headway.api.asking import LARGEST, JobId
 from headway.api.routes import Here, Routes, Visit
+from headway.api.streams import CHECK, Place, Stream, Streams
 from headway.api.wire.jobs import event_json, job_json, line_json
 from headway.engine.following import Lines, LogFollower
 from headway.engine.subscription import Reset, Wanted
@@ -25,7 +26,6 @@ from headway.store.reading import JobView
 routes = Routes("live")
 # A comment, so that both sides notice when the other is gone.
 HEARTBEAT = 15.0
-HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 AfterId = Annotated[int | None, Query(ge=0, le=LARGEST, description="Like Last-Event-ID, for those who cannot set it")]
 
 
@@ -38,7 +38,7 @@ async def events(
     thing: Annotated[str | None, Query(max_length=50)] = None,
     thing_id: Annotated[int | None, Query(ge=0, le=LARGEST)] = None,
     last_event_id: AfterId = None,
-) -> StreamingResponse:
+) -> Response:
     """Follow what happens, from now on or from Last-Event-ID on."""
     wanted = Wanted(_whose(here), tuple(kind or ()), thing, thing_id)
     after = _after(here, last_event_id)
@@ -48,13 +48,28 @@ async def events(
     def on_ready() -> None:
         loop.call_soon_threadsafe(ready.set)
 
-    tail = here.service.tail
-    subscription = await to_thread.run_sync(lambda: tail.subscribe(after, wanted, on_ready=on_ready))
-    return stream(_follow(subscription, ready))
+    with _entering(here) as place:
+        subscription = await place.streams.run(
+            lambda: here.service.tail.subscribe(after, wanted, on_ready=on_ready),
+        )
+
+    def leave() -> None:
+        subscription.close()
+        place.leave()
+
+    return Stream(_follow(place, subscription, ready), leave)
 
 
-def stream(parts: AsyncIterator[str]) -> StreamingResponse:
-    return StreamingResponse(parts, headers=HEADERS, media_type="text/event-stream")
+@contextmanager
+def _entering(here: Visit) -> Iterator[Place]:
+    """A place among the streams; given back if what is to be followed cannot be."""
+    streams: Streams = here.request.app.state.streams
+    place = streams.enter(here.service.database, here.visitor)
+    try:
+        yield place
+    except BaseException:
+        place.leave()
+        raise
 
 
 def _whose(here: Visit) -> int | None:
@@ -67,52 +82,67 @@ def _after(here: Visit, given: int | None) -> int | None:
     text = here.request.headers.get("last-event-id")
     if not text:
         return given
-    if not (text.isascii() and text.isdigit() and int(text) <= LARGEST):
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= LARGEST):
         raise BadInput(f"Last-Event-ID must be the id of an event, not {text!r}", field="Last-Event-ID")
     return int(text)
 
 
-async def _follow(subscription: Subscription, ready: asyncio.Event) -> AsyncIterator[str]:
-    """Until the client goes, or the server ends: then the client comes again with the id it had last."""
+async def _follow(place: Place, subscription: Subscription, ready: asyncio.Event) -> AsyncIterator[str]:
+    """Until the client goes or may not stay, or the server ends: then it comes again with the id it had last."""
+    yield ": here\n\n"
+    heard = time.monotonic()
+    while not subscription.closed:
+        ready.clear()
+        allowed = await place.may_stay()
+        if allowed is False:
+            yield message("end", {"reason": place.reason})
+            return
+        got = await place.streams.run(lambda: subscription.get(0.0)) if allowed else None
+        if got is None:
+            if not allowed:
+                await asyncio.sleep(CHECK)
+            elif not await _wait(ready, min(CHECK, HEARTBEAT)) and time.monotonic() - heard >= HEARTBEAT:
+                # Whatever came meanwhile was not for this client, and it need not be looked through again.
+                yield f": still here\nid: {subscription.position}\n\n"
+                heard = time.monotonic()
+            continue
+        heard = time.monotonic()
+        if isinstance(got, Reset):
+            yield message("reset", {"reason": got.reason}, got.position)
+        else:
+            for event in got:
+                yield message(event.kind, event_json(event), event.id)
+
+
+async def _wait(ready: asyncio.Event, seconds: float) -> bool:
     try:
-        yield ": here\n\n"
-        while not subscription.closed:
-            ready.clear()
-            got = await to_thread.run_sync(subscription.get, 0.0)
-            if isinstance(got, Reset):
-                yield message("reset", {"reason": got.reason}, got.position)
-            elif got is not None:
-                for event in got:
-                    yield message(event.kind, event_json(event), event.id)
-            else:
-                try:
-                    await asyncio.wait_for(ready.wait(), HEARTBEAT)
-                except TimeoutError:
-                    # Whatever came meanwhile was not for this client, and it need not be looked through again.
-                    yield f": still here\nid: {subscription.position}\n\n"
-    finally:
-        subscription.close()
+        await asyncio.wait_for(ready.wait(), seconds)
+    except TimeoutError:
+        return False
+    return True
 
 
 # --- one job ------------------------------------------------------------------------------------------------------
 
 
 @routes.get("/api/jobs/{job_id}/live", media="text/event-stream")
-async def follow_job(here: Here, job_id: JobId, last_event_id: AfterId = None) -> StreamingResponse:
+async def follow_job(here: Here, job_id: JobId, last_event_id: AfterId = None) -> Response:
     """Follow one job: `lines` of its log, `job` when it changes or makes progress, `end` when it has ended."""
     after = _after(here, last_event_id) or 0
     follower = LogFollower(here.service.database, here.tenant_id, job_id, after=after)
-    first = await to_thread.run_sync(lambda: _look(here, follower))
-    return stream(_follow_job(here, follower, first))
+    with _entering(here) as place:
+        first = await place.streams.run(lambda: _look(here, follower))
+    return Stream(_follow_job(here, place, follower, first), place.leave)
 
 
 def _look(here: Visit, follower: LogFollower) -> tuple[Lines, JobView]:
-    lines = follower.look()
     with here.read() as tx:
-        return lines, reading.view(tx, here.tenant_id, follower.job_id)
+        return follower.look_in(tx), reading.view(tx, here.tenant_id, follower.job_id)
 
 
-async def _follow_job(here: Visit, follower: LogFollower, first: tuple[Lines, JobView]) -> AsyncIterator[str]:
+async def _follow_job(
+    here: Visit, place: Place, follower: LogFollower, first: tuple[Lines, JobView]
+) -> AsyncIterator[str]:
     found: tuple[Lines, JobView] | None = first
     shown, quiet = "", 0.0
     yield ": here\n\n"
@@ -132,8 +162,13 @@ async def _follow_job(here: Visit, follower: LogFollower, first: tuple[Lines, Jo
             yield ": still here\n\n"
             quiet = 0.0
         await asyncio.sleep(lines.wait)
+        while (allowed := await place.may_stay()) is None:
+            await asyncio.sleep(CHECK)
+        if not allowed:
+            yield message("end", {"reason": place.reason})
+            return
         try:
-            found = await to_thread.run_sync(lambda: _look(here, follower))
+            found = await place.streams.run(lambda: _look(here, follower))
         except NotFound:
             found = None  # pruned meanwhile
 

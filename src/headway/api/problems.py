@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 
 from headway import errors
 from headway.model.values import closest
@@ -103,7 +104,7 @@ def of_error(error: errors.HeadwayError, status: int | None = None) -> Response:
     facts = {}
     if "status" in error.facts:
         facts["state"] = error.facts["status"]
-    facts |= {name: error.facts[name] for name in ("job_id", "failure_kind") if name in error.facts}
+    facts |= {name: error.facts[name] for name in ("job_id", "failure_kind", "secrets") if name in error.facts}
     return problem(status, error.code, str(error), found=_found(error), facts=facts, headers=headers)
 
 
@@ -125,22 +126,34 @@ async def on_error(_: Request, error: Exception) -> Response:
     return of_error(error)
 
 
-async def on_http(_: Request, error: Exception) -> Response:
+async def on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if isinstance(error, BadBody):
         return of_error(error.error, error.status_code)
     code = _CODES.get(error.status_code, "bad_request")
-    return problem(error.status_code, code, _said(error), headers=error.headers)
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers["Allow"] = ", ".join(sorted(_methods(request)))
+    return problem(error.status_code, code, _said(request, error.status_code, headers, error.detail), headers=headers)
 
 
-def _said(error: HTTPException) -> str:
-    match error.status_code:
+def _methods(request: Request) -> set[str]:
+    """What all routes of an address take; the one that was found first knows only its own."""
+    found: set[str] = set()
+    for route in request.app.router.routes:
+        match, _ = route.matches(request.scope)
+        found |= set(route.methods or ()) if match is not Match.NONE else set()
+    return found
+
+
+def _said(request: Request, status: int, headers: Mapping[str, str], detail: object) -> str:
+    match status:
         case 404:
-            return "there is nothing at this address: /api/openapi.json lists what there is"
+            root = request.scope.get("root_path", "")
+            return f"there is nothing at this address: {root}/api/openapi.json lists what there is"
         case 405:
-            allowed = (error.headers or {}).get("Allow", "")
-            return f"this address takes {allowed or 'other methods'} only"
-    return str(error.detail)
+            return f"this address takes {headers['Allow']} only"
+    return str(detail)
 
 
 async def on_invalid(_: Request, error: Exception) -> Response:
@@ -164,7 +177,9 @@ def _words(one: Mapping[str, Any]) -> str:
         near = closest(str(one["loc"][-1]), facts.get("known", ()))
         return "there is no such field" + (f": did you mean {near}?" if near else "")
     if kind == "missing":
-        return "is missing"
+        return "is missing" if len(one["loc"]) > 1 else "a JSON object is needed as the body"
+    if kind == "model_attributes_type":
+        return "must be a JSON object"
     if kind == "value_error" and "error" in facts:
         return str(facts["error"])
     message = str(one["msg"])

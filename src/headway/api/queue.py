@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import Response
 
 from headway.api.asking import Cursor, Limit
-from headway.api.routes import Here, Routes, Visit, answer
+from headway.api.routes import Here, Routes, Visit, answer, etag
 from headway.api.wire import answers_lanes as answers
 from headway.api.wire import bodies_lanes as bodies
 from headway.api.wire.lanes import limits_json, pause_json, waiting_json
@@ -101,6 +101,7 @@ def set_limits(here: Here, body: bodies.Limits) -> Response:
         tenant_id=here.tenant_id,
         actor=here.visitor.actor,
         installation=here.visitor.system,
+        if_version=here.if_version,
     )
     return _limits(here)
 
@@ -117,4 +118,5 @@ def _rules(body: bodies.Limits) -> Mapping[str, Any]:
 def _limits(here: Visit) -> Response:
     with here.look() as tx:
         concurrency, _ = lanes.read_concurrency(tx)
-        return answer(limits_json(concurrency, lanes.listed(tx, here.tenant_id)))
+        version = lanes.limits_version(tx, here.tenant_id)
+        return answer(limits_json(concurrency, lanes.listed(tx, here.tenant_id)), ETag=etag(version))

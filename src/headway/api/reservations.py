@@ -22,7 +22,7 @@ routes = Routes("reservations")
 def create(here: Here, body: bodies_lanes.NewReservation) -> Response:
     """Reserve the next slot of some resources, of a target, or of both. It is yours from `granted_at` on: renew it."""
     given = body.given()
-    return here.once(lambda client: client.reserve(**given), lambda made: _answer(here, made, 201), given)
+    return here.make_once(lambda client: client.reserve(**given), lambda made: _answer(here, made, 201), given)
 
 
 @routes.get("/api/reservations", answer=answers.Page[answers_lanes.Reservation])
@@ -50,14 +50,14 @@ def renew(here: Here, reservation_id: Id, body: bodies.Body | None = None) -> Re
     return _answer(here, here.client.renew_reservation(reservation_id))
 
 
-@routes.delete("/api/reservations/{reservation_id}", answer=answers_lanes.Reservation)
+@routes.delete("/api/reservations/{reservation_id}", answer=answers_lanes.Reservation, matches=False)
 def release(here: Here, reservation_id: Id) -> Response:
     """Give a reservation back."""
     return _answer(here, here.client.release_reservation(reservation_id))
 
 
 def _answer(here: Visit, one: Reservation, status: int = 200) -> Response:
-    headers = {"Location": f"/api/reservations/{one.id}"} if status == 201 else {}
+    headers = {"Location": here.address(f"/api/reservations/{one.id}")} if status == 201 else {}
     return answer(_shown(here, [one])[0], status, **headers)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -21,7 +21,7 @@ from headway.engine import tracing
 from headway.engine.answers import Replayed, complete
 from headway.engine.client import Client
 from headway.model.access import Role, Visitor
-from headway.model.values import check_name, from_json
+from headway.model.values import check_name, closest, from_json
 from headway.store.db import Tx
 
 KEY = "idempotency-key"
@@ -64,7 +64,8 @@ def _is_json(kind: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class Declared:
     """One endpoint. `role` None: for everybody, without a token. `creates`: it takes an Idempotency-Key. `media`: what
-    it answers, if that is not JSON. `hidden`: another spelling, not worth describing."""
+    it answers, if that is not JSON. `matches`: it heeds If-Match, as every PATCH, PUT and DELETE does. `hidden`:
+    another spelling, not worth describing."""
 
     method: str
     path: str
@@ -75,6 +76,7 @@ class Declared:
     creates: bool = False
     system: bool = False
     media: str = _JSON
+    matches: bool | None = None
     deprecated: bool = False
     hidden: bool = False
     also: Mapping[int, str] = field(default_factory=dict)
@@ -96,10 +98,23 @@ class Visit:
         if self.visitor is None:
             raise errors.Refused("say who you are: Authorization: Bearer hw_…", code="unauthorised")
         if not self.visitor.role.may(needed):
-            text = f"this needs the role {needed.value}, and this token is a {self.visitor.role.value}'s"
+            text = f"this needs the role {needed.value}, and this token has the role {self.visitor.role.value}"
             raise errors.Refused(text, code="not_allowed")
         if self.declared.system and not self.visitor.system:
             raise errors.Refused("this is for tokens of the system, not of a tenant", code="not_allowed")
+
+    def check_asked(self, known: Collection[str]) -> None:
+        """What would be passed over in silence is refused; probes and old clients may say more than is heard."""
+        if self.declared.role is None or self.declared.deprecated:
+            return
+        for name in self.request.query_params:
+            if name not in known:
+                near = closest(name, known)
+                hint = f": did you mean {near}?" if near else f": there are {', '.join(sorted(known)) or 'none'}"
+                raise errors.BadInput(f"{name}: there is no such query parameter{hint}", field=name)
+        if "if-match" in self.request.headers and not heeds_match(self.declared):
+            text = "If-Match is for changes of what was seen (PATCH, PUT, DELETE, move, run): it is not heeded here"
+            raise errors.BadInput(text, field="If-Match")
 
     @property
     def client(self) -> Client:
@@ -143,16 +158,15 @@ class Visit:
 
     # --- creating, at most once for a key ---
 
-    def once(self, work: Callable[[Client], Any], render: Callable[[Any], Response], body: object = None) -> Response:
+    def make_once(
+        self, work: Callable[[Client], Any], render: Callable[[Any], Response], body: object = None
+    ) -> Response:
         """Runs what creates something and renders it. With an Idempotency-Key, a repeated request gets the answer of
         the first; what it made and its key are stored in one transaction."""
-        key = self.request.headers.get(KEY)
-        if key is None:
+        if KEY not in self.request.headers:
             return render(work(self.client))
-        route = f"{self.declared.method} {self.request.scope['path']}"
-        digest = hashlib.sha256(json.dumps(body, sort_keys=True, default=str).encode()).hexdigest()
         try:
-            keyed = self.client.keyed(route, check_name(key, field="Idempotency-Key"), digest)
+            keyed = self._keyed(body)
             made = work(keyed)
         except Replayed as replayed:
             return _again(replayed)
@@ -161,6 +175,25 @@ class Visit:
         if keyed.replayed:  # made before, by a request whose answer is not known
             answer.headers["Idempotent-Replayed"] = "true"
         return answer
+
+    def do_once(self, work: Callable[[Client], tuple[Response, Response]], body: object) -> Response:
+        """The same for what takes several transactions. A repeated request gets the answer of the first, or is refused
+        while that is not known. `work` returns the answer, and it without its secrets, which is kept."""
+        if KEY not in self.request.headers:
+            return work(self.client)[0]
+        try:
+            keyed = self._keyed(body, several=True)
+            shown, kept = work(keyed)
+        except Replayed as replayed:
+            return _again(replayed)
+        complete(keyed, kept.status_code, _kept(kept), bytes(kept.body).decode())
+        return shown
+
+    def _keyed(self, body: object, *, several: bool = False) -> Client:
+        key = check_name(self.request.headers[KEY], field="Idempotency-Key")
+        route = f"{self.declared.method} {self.request.scope['path']}"
+        digest = hashlib.sha256(json.dumps(body, sort_keys=True, default=str).encode()).hexdigest()
+        return self.client.keyed(route, key, digest, several=several)
 
 
 def _kept(answer: Response) -> dict[str, str]:
@@ -184,10 +217,25 @@ def etag(version: int) -> str:
 
 async def enter(request: Request) -> Visit:
     """Before the body is judged: who may not come learns nothing about it."""
-    declared: Declared = request.app.state.declared[request.scope["endpoint"], request.method]
+    which = request.scope["endpoint"], request.method
+    declared: Declared = request.app.state.declared[which]
     visit = Visit(request, request.app.state.service, declared)
     visit.admit()
+    asked: dict[Any, set[str]] = request.app.state.asked
+    if which not in asked:
+        asked[which] = _query_names(request.scope["route"].dependant)
+    visit.check_asked(asked[which])
     return visit
+
+
+def heeds_match(one: Declared) -> bool:
+    return one.method in ("PATCH", "PUT", "DELETE") if one.matches is None else one.matches
+
+
+def _query_names(dependant: Any) -> set[str]:
+    """The query parameters of an endpoint and of what it depends on."""
+    names = {field.alias for field in dependant.query_params}
+    return names.union(*(_query_names(one) for one in dependant.dependencies))
 
 
 Here = Annotated[Visit, Depends(enter)]
@@ -230,8 +278,9 @@ class Routes:
 def _mount(app: FastAPI, one: Declared, tag: str) -> None:
     app.state.declared[one.endpoint, one.method] = one
     extra: dict[str, Any] = {"x-role": one.role.value if one.role else "public"}
-    if one.creates:
-        extra["parameters"] = [_KEY_PARAMETER]
+    parameters = [_KEY_PARAMETER] if one.creates else []
+    parameters += [_MATCH_PARAMETER] if heeds_match(one) else []
+    extra |= {"parameters": parameters} if parameters else {}
     app.router.add_api_route(
         one.path,
         one.endpoint,
@@ -257,6 +306,13 @@ _KEY_PARAMETER = {
     "description": "Repeating a request with the same key and body gives the same answer for 24 hours.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 200},
 }
+_MATCH_PARAMETER = {
+    "name": "If-Match",
+    "in": "header",
+    "required": False,
+    "description": "The ETag of what was seen: if it has changed since, nothing is done (412).",
+    "schema": {"type": "string", "pattern": r'^(\*|(W/)?"[0-9]{1,18}")$'},
+}
 _USUAL = {
     400: "The body is not JSON as it is taken here",
     401: "No token, or one that is unknown",
@@ -272,7 +328,10 @@ _USUAL = {
 
 def _responses(one: Declared) -> dict[int | str, dict[str, Any]]:
     told: dict[int | str, dict[str, Any]] = {}
-    wanted = {**_USUAL, **({412: "It has changed since it was read"} if one.method in ("PATCH", "PUT", "POST") else {})}
+    wanted = {
+        **_USUAL,
+        **({412: "It has changed since it was read"} if one.method in ("PATCH", "PUT", "POST", "DELETE") else {}),
+    }
     for status, text in wanted.items():
         told[status] = {"description": text, "content": {MEDIA_TYPE: {"schema": _PROBLEM}}}
     told[one.status] = {"description": "Done"}

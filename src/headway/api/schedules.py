@@ -39,7 +39,7 @@ def create(here: Here, body: bodies_plans.WholeSchedule) -> Response:
             _may_define(here, wished)
             return client.schedules.create(body.name, wished.facts(), enabled=body.enabled is not False)
 
-    return here.once(work, lambda made: _shown(here, made, 201), body.model_dump())
+    return here.make_once(work, lambda made: _shown(here, made, 201), body.model_dump())
 
 
 @routes.put("/api/schedules/{schedule_id}", answer=answers_plans.Schedule)
@@ -131,7 +131,7 @@ def disable(here: Here, schedule_id: Id, body: bodies_plans.Disable | None = Non
     return _shown(here, here.client.schedules.disable(schedule_id, reason=reason))
 
 
-@routes.post("/api/schedules/{schedule_id}/run", answer=answers_plans.Execution, status=201, creates=True)
+@routes.post("/api/schedules/{schedule_id}/run", answer=answers_plans.Execution, status=201, creates=True, matches=True)
 def run(here: Here, schedule_id: Id, body: bodies_plans.Run | None = None) -> Response:
     """Make an execution now, also of a disabled schedule; 409 while one has not ended, unless forced."""
     wish = body or bodies_plans.Run()
@@ -143,6 +143,8 @@ def run(here: Here, schedule_id: Id, body: bodies_plans.Run | None = None) -> Re
         return seen
 
     def work(client: Client) -> int:
+        if (made := client.recall()) is not None:
+            return int(made)
         with _wire_names():
             return as_seen(
                 here,
@@ -150,7 +152,7 @@ def run(here: Here, schedule_id: Id, body: bodies_plans.Run | None = None) -> Re
                 lambda seen, version: client.schedules.run(seen.id, wish.force, wish.params, if_version=version),
             )
 
-    return here.once(work, lambda made: show_execution(here, int(made), 201), wish.model_dump())
+    return here.make_once(work, lambda made: show_execution(here, int(made), 201), wish.model_dump())
 
 
 @routes.post(
@@ -176,7 +178,7 @@ def backfill(here: Here, schedule_id: Id, body: bodies_plans.Backfill) -> Respon
         times = [item["nominal_at"] for item in items]
         return answer({"times": times, "items": items, "next": None}, 201 if items else 200)
 
-    return here.once(work, render, body.model_dump())
+    return here.make_once(work, render, body.model_dump())
 
 
 # --- looking ------------------------------------------------------------------------------------------------------
@@ -207,7 +209,7 @@ def _shown(here: Visit, schedule: Schedule, status: int = 200) -> Response:
         numbers = templates.numbers(tx, here.tenant_id, [schedule])
     headers = {"ETag": etag(schedule.version)}
     if status == 201:
-        headers["Location"] = f"/api/schedules/{schedule.id}"
+        headers["Location"] = here.address(f"/api/schedules/{schedule.id}")
     return answer(schedule_json(schedule, numbers), status, **headers)
 
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import uvicorn
 
-from headway.api.access import is_loopback
+from headway.api.access import is_loopback, reachable_from_here_only
 from headway.api.app import make
-from headway.api.service import Service
-from headway.engine.tokens import any_live
+from headway.api.service import Service, Terms
+from headway.engine.tokens import any_token
 from headway.errors import Refused
 
 # How long answers under way may take once everything is to end; streams end at once.
@@ -68,14 +68,18 @@ class Server:
             self.thread.join(GRACE + 2.0 if seconds is None else max(seconds, GRACE + 2.0))
 
 
-def refuse_open(service: Service, host: str) -> None:
+def refuse_open(service: Service) -> None:
     """Whoever can be reached from elsewhere must know who comes."""
-    if not is_loopback(host) and not any_live(service.database):
+    if not reachable_from_here_only(service.terms) and not any_token(service.database):
         raise Refused(
-            f"{host} can be reached from other machines, and there is no token: make one with"
-            " `headway tokens create NAME --role admin --system`, or bind 127.0.0.1",
+            f"{_reached(service.terms)} can be reached from other machines, and there is no token: make one with"
+            " `headway tokens create NAME --role admin --system`, or bind 127.0.0.1 without `hosts`",
             code="no_token",
         )
+
+
+def _reached(terms: Terms) -> str:
+    return next((name for name in (terms.host, *terms.hosts) if not is_loopback(name)), terms.host)
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -74,9 +74,13 @@ class Service:
     def client(self, visitor: Visitor) -> Client:
         """The verbs for one visitor. Kept: callers at the same time share their commits."""
         key = (visitor.tenant, visitor.actor.text())
+        found = self._clients.get(key)
+        if found is None:  # outside the lock: the wall asks the database whether it stands
+            found = self.system.sibling(visitor.actor, visitor.tenant)
+            found.database = self._wall(visitor.tenant_id)
         with self._lock:
-            found = self._clients.pop(key, None) or self.system.sibling(visitor.actor, visitor.tenant)
-            self._clients[key] = found
+            found = self._clients.setdefault(key, found)
+            self._clients.move_to_end(key)
             while len(self._clients) > CLIENTS:
                 self._clients.popitem(last=False)
             return found
@@ -88,10 +92,10 @@ class Service:
             yield tx
 
     def _wall(self, tenant_id: int) -> Database:
-        with self._lock:
-            if tenant_id not in self._walls:
-                self._walls[tenant_id] = walled(self.database, tenant_id)
-            return self._walls[tenant_id]
+        found = self._walls.get(tenant_id)
+        if found is None:  # outside the lock: it asks the database
+            found = self._walls[tenant_id] = walled(self.database, tenant_id)
+        return found
 
     def anybody(self, tenant: str) -> Visitor:
         """Whoever comes while everything is open."""

@@ -43,7 +43,7 @@ def create(here: Here, name: Name, body: bodies.NewJob) -> Response:
         job_id, created = made
         return jobs.show_job(here, int(job_id), status=201 if created else 200)
 
-    return here.once(work, render, body.model_dump())
+    return here.make_once(work, render, body.model_dump())
 
 
 @routes.get(f"{NAMED}/jobs", answer=answers.Page[answers.Job])

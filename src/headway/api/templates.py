@@ -29,7 +29,7 @@ def create(here: Here, body: bodies_plans.NewTemplate) -> Response:
         check_task(here.visitor, body.task)
         return client.templates.create(**body.fields())
 
-    return here.once(work, lambda made: _shown(made, 201), body.model_dump())
+    return here.make_once(work, lambda made: _shown(here, made, 201), body.model_dump())
 
 
 @routes.get("/api/job-templates", answer=answers.Page[answers_plans.Template])
@@ -48,7 +48,7 @@ def ls(here: Here, name: Text = None, archived: Archived = False, limit: Limit =
 def show(here: Here, template_id: Id) -> Response:
     """Show a template, also an archived one."""
     with here.read() as tx:
-        return _shown(templates.find(tx, here.tenant_id, template_id))
+        return _shown(here, templates.find(tx, here.tenant_id, template_id))
 
 
 @routes.patch("/api/job-templates/{template_id}", answer=answers_plans.Template)
@@ -62,7 +62,7 @@ def edit(here: Here, template_id: Id, body: bodies_plans.TemplateEdit) -> Respon
         lambda: _ours(here, template_id),
         lambda seen, version: here.client.templates.edit(seen.id, if_version=version, **changes),
     )
-    return _shown(changed)
+    return _shown(here, changed)
 
 
 @routes.delete("/api/job-templates/{template_id}", answer=answers_plans.Template)
@@ -73,7 +73,7 @@ def archive(here: Here, template_id: Id) -> Response:
         lambda: _ours(here, template_id),
         lambda seen, version: here.client.templates.archive(seen.id, if_version=version),
     )
-    return _shown(archived)
+    return _shown(here, archived)
 
 
 def _ours(here: Visit, template_id: int) -> Template:
@@ -83,8 +83,8 @@ def _ours(here: Visit, template_id: int) -> Template:
     return template
 
 
-def _shown(template: Template, status: int = 200) -> Response:
+def _shown(here: Visit, template: Template, status: int = 200) -> Response:
     headers = {"ETag": etag(template.version)}
     if status == 201:
-        headers["Location"] = f"/api/job-templates/{template.id}"
+        headers["Location"] = here.address(f"/api/job-templates/{template.id}")
     return answer(template_json(template), status, **headers)

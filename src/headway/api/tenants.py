@@ -24,7 +24,7 @@ After = Annotated[str, Query(max_length=300, description="`next` of the page bef
 def create(here: Here, body: wished.NewTenant) -> Response:
     """Make a tenant."""
     given = body.given()
-    return here.once(lambda client: client.tenants.create(**given), lambda made: _answer(made, 201), given)
+    return here.make_once(lambda client: client.tenants.create(**given), lambda made: _answer(made, 201), given)
 
 
 @routes.get("/api/tenants", Role.ADMIN, system=True, answer=answers.Page[answers_system.Tenant])

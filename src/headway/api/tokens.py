@@ -26,12 +26,12 @@ def create(here: Here, body: bodies.NewToken) -> Response:
 
     def render(made: tuple[Token, str]) -> Response:
         token, plain = made
-        return answer(made_json(token, plain, _now(here)), 201, Location=f"/api/tokens/{token.id}")
+        return answer(made_json(token, plain, _now(here)), 201, Location=here.address(f"/api/tokens/{token.id}"))
 
     def work(client: Any) -> Any:
         return client.tokens.create(body.name, body.role, tenant=tenant, expires=body.expires)
 
-    return here.once(work, render, body.model_dump())
+    return here.make_once(work, render, body.model_dump())
 
 
 @routes.get("/api/tokens", Role.ADMIN, answer=answers.Page[answers_system.Token])
@@ -51,7 +51,7 @@ def show(here: Here, token_id: Id) -> Response:
     return answer(token_json(here.client.tokens.get(token_id, everywhere=here.visitor.system), _now(here)))
 
 
-@routes.delete("/api/tokens/{token_id}", Role.ADMIN, answer=answers_system.Token)
+@routes.delete("/api/tokens/{token_id}", Role.ADMIN, answer=answers_system.Token, matches=False)
 def revoke(here: Here, token_id: Id) -> Response:
     """Revoke a token: it opens nothing from now on."""
     return answer(token_json(here.client.tokens.revoke(token_id, everywhere=here.visitor.system), _now(here)))

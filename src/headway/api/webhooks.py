@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import Query, Response
@@ -31,9 +32,9 @@ def create(here: Here, body: wished.NewWebhook) -> Response:
     def render(made: tuple[Endpoint, bool]) -> Response:
         one, again = made
         facts = {**endpoint_json(one), "secret": None if again else one.secret}
-        return answer(facts, 201, Location=f"/api/webhooks/{one.id}", ETag=etag(one.version))
+        return answer(facts, 201, Location=here.address(f"/api/webhooks/{one.id}"), ETag=etag(one.version))
 
-    return here.once(work, render, body.model_dump())
+    return here.make_once(work, render, body.model_dump())
 
 
 @routes.get("/api/webhooks", answer=answers.Page[answers_system.Webhook])
@@ -74,7 +75,7 @@ def edit(here: Here, webhook_id: Id, body: wished.WebhookEdit) -> Response:
 @routes.delete("/api/webhooks/{webhook_id}", Role.ADMIN, answer=answers_system.Webhook)
 def delete(here: Here, webhook_id: Id) -> Response:
     """Send nothing more to it; what was on its way is given up."""
-    return _answer(here.client.webhooks.delete(webhook_id))
+    return _answer(here.client.webhooks.delete(webhook_id, if_version=here.if_version))
 
 
 @routes.post("/api/webhooks/{webhook_id}/rotate", Role.ADMIN, answer=answers_system.NewWebhook)
@@ -87,7 +88,7 @@ def rotate(here: Here, webhook_id: Id, body: wished.Rotate | None = None) -> Res
 @routes.post("/api/webhooks/{webhook_id}/test", Role.ADMIN, answer=answers_system.Delivery, status=201, creates=True)
 def send_test(here: Here, webhook_id: Id, body: bodies.Body | None = None) -> Response:
     """Send `webhook.test` to see whether it arrives."""
-    return here.once(lambda client: client.webhooks.test(webhook_id), _made)
+    return here.make_once(lambda client: client.webhooks.test(webhook_id), partial(_made, here))
 
 
 def _answer(one: Endpoint) -> Response:
@@ -128,8 +129,8 @@ def show_delivery(here: Here, delivery_id: Id) -> Response:
 @routes.post("/api/deliveries/{delivery_id}/replay", answer=answers_system.Delivery, status=201, creates=True)
 def replay(here: Here, delivery_id: Id, body: bodies.Body | None = None) -> Response:
     """Send the same message once more, as a new delivery."""
-    return here.once(lambda client: client.webhooks.replay(delivery_id), _made)
+    return here.make_once(lambda client: client.webhooks.replay(delivery_id), partial(_made, here))
 
 
-def _made(one: Delivery) -> Response:
-    return answer(delivery_json(one), 201, Location=f"/api/deliveries/{one.id}")
+def _made(here: Visit, one: Delivery) -> Response:
+    return answer(delivery_json(one), 201, Location=here.address(f"/api/deliveries/{one.id}"))

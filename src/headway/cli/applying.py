@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -22,12 +23,18 @@ def register(root: typer.Typer) -> None:
     ) -> None:
         """Bring templates, schedules, targets, webhooks to what a file says. What it does not name stays as it is."""
         from headway.api.wire.system import applied_json
+        from headway.errors import HeadwayError
         from headway.model import manifest
 
         text = _text(file)
         wanted = manifest.read(text, file)
         with call.desk(app, tasks=True) if dry_run else call.workshop(app) as desk:
-            found, secrets = desk.apply(text, wanted, file, dry_run=dry_run)
+            try:
+                found, secrets = desk.apply(text, wanted, file, dry_run=dry_run)
+            except HeadwayError as error:
+                if not call.out.as_json:  # there the error itself has them
+                    _show(call, error.facts.get("secrets", {}))
+                raise
         if call.out.as_json:
             call.out.data(applied_json(found, secrets, applied=not dry_run))
             return
@@ -35,9 +42,13 @@ def register(root: typer.Typer) -> None:
             call.out.lines(str(change))
         for name in found.left:
             call.out.say(f"schedule {name} is not in this file and stays: headway schedules delete {shlex.quote(name)}")
-        for url, secret in secrets.items():
-            call.out.lines(f"the secret of {url}, which is not shown again: {secret}")
+        _show(call, secrets)
         call.out.say(_summary(sum(one.sign != "=" for one in found.changes), dry_run=dry_run))
+
+
+def _show(call: Call, secrets: Mapping[str, str]) -> None:
+    for url, secret in secrets.items():
+        call.out.lines(f"the secret of {url}, which is not shown again: {secret}")
 
 
 def _text(file: str) -> str:

@@ -24,7 +24,7 @@ _CODES: tuple[tuple[type[errors.HeadwayError], int], ...] = (
     (errors.HeadwayError, REFUSED),
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_NOUN = re.compile(r"there is no (group|execution|schedule|template) ")
+_NOUN = re.compile(r"there is no (group|execution|schedule|template|tenant|token|webhook|delivery) ")
 _QUICK = (["--version"], ["version"])
 
 
@@ -72,7 +72,7 @@ def _tell(error: errors.HeadwayError, as_json: bool) -> int:
 
     code = code_of(error)
     if as_json:
-        facts = {name: fact for name, fact in error.facts.items() if isinstance(fact, str | int | float | list)}
+        facts = {name: fact for name, fact in error.facts.items() if isinstance(fact, str | int | float | list | dict)}
         print(json.dumps(problem(error.code, str(error), code, field=error.field, **facts)), file=sys.stderr)
         return code
     problems = error.facts.get("problems", ())
@@ -88,8 +88,9 @@ def _tell(error: errors.HeadwayError, as_json: bool) -> int:
 def _remedy(error: errors.HeadwayError) -> str:
     """Where the message itself does not say what to do."""
     if type(error) is errors.NotFound and ": " not in str(error):
-        noun = _NOUN.match(str(error))
-        return f": see `headway {noun[1] if noun else 'job'}s ls`"
+        found = _NOUN.match(str(error))
+        noun = found[1] if found else "job"
+        return f": see `headway {'webhooks deliveries WEBHOOK' if noun == 'delivery' else f'{noun}s ls'}`"
     if isinstance(error, errors.Unreachable) and "PostgreSQL cannot be reached" in str(error):
         return ": start it, or name another database with --database"
     if isinstance(error, errors.Unreachable) and "cannot be read or written" in str(error):

@@ -39,13 +39,16 @@ def create(
     if system and tenant is not None:
         raise BadInput("say --tenant or --system, not both", field="tenant")
     with call.workshop(bare=True) as desk:
+        first = desk.is_open()
         made, plain = desk.create_token(name, role, tenant=tenant, system=system, expires=expires)
         now = desk.now()
     if call.out.as_json:
         call.out.data(made_json(made, plain, now))
-        return
-    call.out.say(f"token {made.id} made for {made.name}, {_may(made)}; it is shown this once:")
-    call.out.lines(plain)
+    else:
+        call.out.say(f"token {made.id} made for {made.name}, {_may(made)}; it is shown this once:")
+        call.out.lines(plain)
+    if first:
+        call.out.say("from now on every HTTP request needs a token")
 
 
 @command(tokens, "ls")

@@ -14,7 +14,7 @@ from headway.model.tenant import Tenant
 from headway.model.values import check_name
 from headway.model.webhooks import Delivery, Endpoint
 from headway.store import answers, deliveries, endpoints, jobs, reservations, schedules, templates, tenants, tokens
-from headway.store.answers import Key, Keyed, Making, Replayed
+from headway.store.answers import Begun, Key, Keyed, Making, Replayed
 from headway.store.db import Database, Tx
 
 if TYPE_CHECKING:
@@ -38,21 +38,26 @@ CONFIDENTIAL = (Token, Endpoint)
 _BY_NAME = {kind.__name__: find for kind, find in FIND.items()}
 
 
-def keyed(database: Database, tenant_id: int, route: str, key: str, digest: str) -> Keyed:
+def keyed(database: Database, tenant_id: int, route: str, key: str, digest: str, *, several: bool = False) -> Keyed:
     """A database whose next transaction is the one of this key.
 
     A request that was answered is `Replayed` here, before anybody judges it by what has changed since.
     """
     wished = Key(tenant_id, route, check_name(key, field="Idempotency-Key"), digest)
     with database.read() as tx:
-        answers.look(tx, wished)
-    return Keyed(database, wished, Making(pack, lambda tx, kept: unpack(tx, tenant_id, kept)))
+        kept = answers.look(tx, wished)
+    if several and kept is not None:
+        raise answers.in_progress(wished)
+    kind = Begun if several else Keyed
+    return kind(database, wished, Making(pack, lambda tx, kept: unpack(tx, tenant_id, kept)), kept)
 
 
 def complete(client: Client, status: int, headers: Mapping[str, str], body: str) -> None:
     """Keeps the answer to what this client made."""
     database = client.database
     assert isinstance(database, Keyed), "only a client of `keyed` has a key"
+    if isinstance(database, Begun):
+        database.begin_request()  # nothing had to be changed: that is an answer too
     if not isinstance(database.made, CONFIDENTIAL):
         database.inner.once("complete_answer", **answers.completed(database.key, status, headers, body))
 

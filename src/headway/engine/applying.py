@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headway.engine.templates import check_template
-from headway.errors import BadInput, NotFound
+from headway.errors import BadInput, HeadwayError, NotFound
 from headway.model.manifest import (
     Manifest,
     ScheduleWish,
@@ -60,11 +60,18 @@ class Applying:
         return [change for change in self.changes if change.do is not None]
 
     def run(self) -> dict[str, str]:
-        """Does it. The secrets of webhooks that were made, by their addresses: they are shown this once."""
+        """Does it. The secrets of webhooks that were made, by their addresses: they are shown this once.
+
+        An error on the way has them too, as `facts["secrets"]`: what was made before it stays.
+        """
         secrets: dict[str, str] = {}
         for change in self.due:
             assert change.do is not None
-            made = change.do()
+            try:
+                made = change.do()
+            except HeadwayError as error:
+                error.facts.update({"secrets": secrets} if secrets else {})
+                raise
             if isinstance(made, Endpoint) and change.sign == "+":
                 secrets[made.url] = made.secret
         return secrets
@@ -218,10 +225,7 @@ def _webhook(client: Client, wish: WebhookWish) -> Change:
 
 
 def _make_webhook(client: Client, wish: WebhookWish, fields: Mapping[str, Any]) -> Endpoint:
-    made = client.webhooks.create(wish.url, **fields)
-    if wish.enabled is False:
-        client.webhooks.edit(made.id, enabled=False)
-    return made
+    return client.webhooks.create(wish.url, **fields, enabled=wish.enabled is not False)
 
 
 def _endpoint(client: Client, url: str) -> Endpoint | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headway.errors import BadInput, HeadwayError, NotFound, WrongState
+from headway.errors import BadInput, HeadwayError, Unreachable, WrongState
 from headway.store.pages import BUDGET, MAX_LIMIT, Filters, job_rows
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ def act(client: Client, filters: Filters, action: str, *, expected: int) -> Done
     for job_id in ids:
         try:
             changed.append(verb(job_id).id)
-        except (WrongState, NotFound) as error:
+        except Unreachable:
+            raise
+        except HeadwayError as error:
             refused.append((job_id, error))
     return Done(len(ids), changed, refused)

@@ -104,13 +104,14 @@ class Client:
             reservation_ttl=self.longest_ttl,
         )
 
-    def keyed(self, route: str, key: str, digest: str) -> Client:
+    def keyed(self, route: str, key: str, digest: str, *, several: bool = False) -> Client:
         """The same verbs for one request with an idempotency key: the first transaction that commits is its own, and
-        what that makes is stored with the key. Raises `Replayed` if the request was answered before."""
+        what that makes is stored with the key. With `several` transactions the key is taken before the first of them.
+        Raises `Replayed` if the request was answered before."""
         from headway.engine import answers
 
         other = self.sibling(self.actor, self.tenant)
-        other.database = answers.keyed(self.database, self.tenant_id, route, key, digest)
+        other.database = answers.keyed(self.database, self.tenant_id, route, key, digest, several=several)
         # Buckets and targets come into being in transactions of their own, before the one that makes the thing.
         other.lanes, other._tenant_id, other._known = self.lanes, self._tenant_id, self._known
         return other
@@ -119,6 +120,11 @@ class Client:
     def replayed(self) -> bool:
         """Whether what was asked for had been made by an earlier request with the same idempotency key."""
         return isinstance(self.database, Keyed) and self.database.replayed
+
+    def recall(self) -> Any:
+        """The number that an earlier request with the same key made, when its answer is not known: nobody judges it
+        again by what has changed since. None: nothing was made."""
+        return self.database.recall() if isinstance(self.database, Keyed) else None
 
     @cached_property
     def schedules(self) -> Schedules:
@@ -387,8 +393,8 @@ class Client:
         *,
         params: Mapping[str, object] | None = None,
         priority: int | None = None,
-        not_before: int | None = None,
-        expires_at: int | None = None,
+        not_before: int | verbs.Cleared | None = None,
+        expires_at: int | verbs.Cleared | None = None,
         if_version: int | None = None,
     ) -> Job:
         text = None if params is None else to_json(dict(params), field="params")

@@ -6,7 +6,6 @@ bytes under the same id. All that touches the database happens in the loop's own
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -14,55 +13,46 @@ import random
 import secrets
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 
-from standardwebhooks import Webhook
-
-from headway import __version__
-from headway.clock import SECOND, micros
-from headway.engine import processes, sending
+from headway.clock import SECOND
+from headway.engine import letters, processes, sending
+from headway.engine.context import clean
+from headway.engine.letters import Letter
 from headway.engine.loop import WokenLoop
+from headway.engine.turns import Turns
 from headway.errors import HeadwayError, NotFound
 from headway.faults import point
 from headway.model.job import SYSTEM
-from headway.model.webhooks import Delivery, Try, make_secret
+from headway.model.webhooks import Delivery, Outcome, make_secret
 from headway.store import deliveries, endpoints
 from headway.store.db import Database, Tx
-from headway.store.deliveries import Leased, Report, Waiting
+from headway.store.deliveries import Leased, Receiver, Report, Waiting
 from headway.store.endpoints import Signer
 from headway.store.reading import Event
 
 log = logging.getLogger("headway")
 SENDERS = 16
-# Of one receiver, so that one which hangs leaves room for the others.
-PER_RECEIVER = 4
 LEASE = 60.0
 # Nobody tells what is made in another process: while anybody is to be told of anything, we look this often.
 POLL = 1.0
 LONGEST = 30.0
+# There are more addresses than one look reaches.
+FURTHER = 0.25
 # Every commit may wake us; we look at most this often: with something to do, and without.
 SHORTEST = 0.05
 SHORTEST_IDLE = 1.0
 LOOK_FOR_THE_DEAD = 30.0
 FAREWELL = 4.0
+# All that the parts of a request, and of an answer that somebody else wrote, are known to raise.
+UNEXPECTED = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, OSError, RuntimeError, EOFError)
 GONE = "what it is about was pruned before it could be sent"
 
 # The body of a delivery as it is sent, or None when what it is about is gone.
 Render = Callable[[Tx, Delivery, Event], str | None]
 Send = Callable[[sending.Request, sending.Guard], sending.Sent]
-
-
-@dataclass(frozen=True, slots=True)
-class Letter:
-    """A leased delivery with its body, where it goes, and what signs it."""
-
-    leased: Leased
-    url: str
-    signer: Signer = field(repr=False)
 
 
 class Deliverer(WokenLoop):
@@ -87,7 +77,8 @@ class Deliverer(WokenLoop):
         self.who = _identity(self.here)
         self.sent: SimpleQueue[tuple[Leased, Report | None]] = SimpleQueue()
         self.told = threading.Event()
-        self.at_work: dict[int, int] = {}
+        self.turns = Turns(senders)
+        self.place = deliveries.START
         self.active = False
         self.looked_for_the_dead: float | None = None
 
@@ -98,19 +89,34 @@ class Deliverer(WokenLoop):
         self._record()
         with self.database.read() as tx:
             self._activate(deliveries.active(tx))
-            found = deliveries.waiting(tx)
-        given_up = sum(self._give_up(one.endpoint_id) for one in found if one.stale)
+            found = [*deliveries.waiting_endpoints(tx), *self._look(tx)]
+        given_up = sum(self._give_up(one) for one in found)
         leased = self._lease([one for one in found if one.usable and one.next_at <= one.now])
         self._begin(leased)
         return 0.0 if leased or given_up else self._delay(found)
 
-    def _give_up(self, endpoint_id: int) -> int:
-        return self.database.transact("give_up_deliveries", lambda tx: deliveries.give_up(tx, endpoint_id, SYSTEM))
+    def _look(self, tx: Tx) -> list[Waiting]:
+        """At some of the addresses that jobs brought; the next look goes on behind them."""
+        found = deliveries.waiting_addresses(tx, self.place)
+        self.place = found[-1].receiver if len(found) >= deliveries.ADDRESSES_AT_ONCE else deliveries.START
+        return found
+
+    def _give_up(self, one: Waiting) -> int:
+        if one.stale:
+            return self.database.transact(
+                "give_up_deliveries", lambda tx: deliveries.give_up(tx, one.endpoint_id, SYSTEM)
+            )
+        if one.old and self.turns.closed(one.receiver):
+            return self.database.transact(
+                "give_up_deliveries", lambda tx: deliveries.give_up_own(tx, one.receiver, SYSTEM)
+            )
+        return 0
 
     def _delay(self, found: Sequence[Waiting]) -> float:
-        free = [one for one in found if self._room(one.endpoint_id) > 0]
+        free = [one for one in found if self._room(one) > 0]
         waits = [max(0.0, (one.next_at - one.now) / SECOND) for one in free if one.next_at > one.now]
-        return min([POLL if self.active or found else LONGEST, *waits])
+        further = [] if self.place == deliveries.START else [FURTHER]
+        return min([POLL if self.active or found else LONGEST, *waits, *further])
 
     def _activate(self, active: bool) -> None:
         if active != self.active:
@@ -151,26 +157,31 @@ class Deliverer(WokenLoop):
 
     # --- taking ---
 
-    def _room(self, endpoint_id: int) -> int:
-        busy = Counter(self.at_work.values())
-        return min(self.senders - len(self.at_work), PER_RECEIVER - busy[endpoint_id])
+    @property
+    def at_work(self) -> dict[int, Receiver]:
+        return self.turns.at_work
+
+    def _room(self, one: Waiting, taken: Sequence[Leased] = ()) -> int:
+        return self.turns.room(one.receiver, self.database.clock.now(), [leased.receiver for leased in taken])
 
     def _lease(self, due: Sequence[Waiting]) -> list[Leased]:
-        if not any(self._room(one.endpoint_id) > 0 for one in due):
+        if not any(self._room(one) > 0 for one in due):
             return []
         return self.database.transact("lease_deliveries", lambda tx: self._take(tx, due))
 
     def _take(self, tx: Tx, due: Sequence[Waiting]) -> list[Leased]:
-        """Probes first: they lock their endpoints, which comes before any delivery."""
         tx.run("pin_plans")
         taken: list[Leased] = []
-        for one in sorted(due, key=lambda one: not one.open):
-            room = min(self._room(one.endpoint_id), self.senders - len(self.at_work) - len(taken))
-            if room > 0 and one.open:
+        for one in self.turns.order(due):
+            room = self._room(one, taken)
+            if room <= 0:
+                continue
+            if one.open:
                 taken += deliveries.lease_probe(tx, self.who, one.endpoint_id, seconds=LEASE, actor=SYSTEM)
-            elif room > 0:
-                wishes = {"limit": room, "seconds": LEASE}
-                taken += deliveries.lease(tx, self.who, one.endpoint_id, actor=SYSTEM, **wishes)  # type: ignore[arg-type]
+            elif one.endpoint_id:
+                taken += deliveries.lease(tx, self.who, one.endpoint_id, limit=room, seconds=LEASE, actor=SYSTEM)
+            else:
+                taken += deliveries.lease_own(tx, self.who, one.receiver, limit=room, seconds=LEASE, actor=SYSTEM)
         return taken
 
     def _free_the_dead(self) -> None:
@@ -195,9 +206,11 @@ class Deliverer(WokenLoop):
 
     def _begin(self, leased: Sequence[Leased]) -> None:
         for letter in self._letters(self._rendered(leased)) if leased else []:
-            delivery = letter.leased.delivery
-            self.at_work[delivery.id] = delivery.endpoint_id
-            threading.Thread(target=self._deliver, args=(letter,), name="headway-send", daemon=True).start()
+            self.turns.begin(letter.leased.delivery.id, letter.leased.receiver)
+            try:
+                threading.Thread(target=self._deliver, args=(letter,), name="headway-send", daemon=True).start()
+            except RuntimeError:  # no more threads: its lease ends, and somebody sends it
+                self.sent.put((letter.leased, None))
 
     def _rendered(self, leased: Sequence[Leased]) -> list[Leased]:
         """Each with the body that every try sends. What was rendered before stays as it is."""
@@ -215,7 +228,7 @@ class Deliverer(WokenLoop):
             if (body := bodies[one.delivery.id]) is not None
         ]
         stored = self.database.transact("store_bodies", lambda tx: deliveries.store_bodies(tx, made)) if made else {}
-        kept = [Leased(stored.get(one.delivery.id, one.delivery), one.probe) for one in leased if one not in gone]
+        kept = [replace(one, delivery=stored.get(one.delivery.id, one.delivery)) for one in leased if one not in gone]
         return [one for one in kept if one.delivery.body is not None]
 
     def _body(self, tx: Tx, delivery: Delivery) -> str | None:
@@ -251,15 +264,25 @@ class Deliverer(WokenLoop):
         """One try, in a thread of its own. Should it break, the lease ends and somebody tries again."""
         report = None
         try:
-            at, began = self.database.clock.now(), time.monotonic()
-            request = make_request(letter, at)
-            point("deliver.before_send")
-            sent = self.send(request, self.guard)
-            point("deliver.sent")
-            report = _report(letter, request, sent, at, time.monotonic() - began)
+            report = self._try(letter)
         finally:
             self.sent.put((letter.leased, report))
             self.told.set()
+
+    def _try(self, letter: Letter) -> Report:
+        """What nobody thought of is a failed try as well: else the receiver could have it sent again and again."""
+        at, began = self.database.clock.now(), time.monotonic()
+        request = sending.Request(letter.url, {}, (letter.leased.delivery.body or "").encode("utf-8", "replace"))
+        try:
+            request = letters.make_request(letter, at)
+            point("deliver.before_send")
+            sent = self.send(request, self.guard)
+            point("deliver.sent")
+        except UNEXPECTED as error:
+            log.exception("deliverer: delivery %d could not be sent", letter.leased.delivery.id)
+            said = f"it could not be sent: {type(error).__name__}: {clean(str(error))[:200]}"
+            sent = sending.Sent(Outcome(None, said))
+        return letters.report(letter, request, sent, at, time.monotonic() - began)
 
     def _record(self) -> None:
         """What came back since the last look."""
@@ -280,55 +303,19 @@ class Deliverer(WokenLoop):
             away = True  # the database is: they are recorded when it is back
             raise
         finally:
-            for one in ended:
+            for leased, report in ended:
                 if away:
-                    self.sent.put(one)
+                    self.sent.put((leased, report))
                 else:
-                    self.at_work.pop(one[0].delivery.id, None)
+                    self._end(leased, report)
+
+    def _end(self, leased: Leased, report: Report | None) -> None:
+        self.at_work.pop(leased.delivery.id, None)
+        if report is not None:
+            self.turns.note(leased.receiver, report.outcome, self.database.clock.now())
 
 
 def _identity(here: tuple[str, str]) -> str:
     """Who has a lease: a process, so that others on its host can see that it is gone."""
     pid = os.getpid()
     return json.dumps([*here, pid, processes.start_time(pid) or 0, secrets.token_hex(4)], separators=(",", ":"))
-
-
-def make_request(letter: Letter, at: int) -> sending.Request:
-    """The same id and bytes on every try; the time, and so the signatures, are the try's own."""
-    delivery = letter.leased.delivery
-    assert delivery.body is not None
-    assert delivery.message_id is not None
-    when = datetime.fromtimestamp(at // SECOND, UTC)
-    signatures = (
-        Webhook(secret).sign(msg_id=delivery.message_id, timestamp=when, data=delivery.body)
-        for secret in letter.signer.secrets(at)
-    )
-    headers = {
-        "User-Agent": f"headway/{__version__}",
-        "Content-Type": "application/json",
-        "Accept": "*/*",
-        "Accept-Encoding": "identity",
-        "webhook-id": delivery.message_id,
-        "webhook-timestamp": str(at // SECOND),
-        "webhook-signature": " ".join(signatures),
-        "X-Job-Event": delivery.event,
-        **({"X-Job-ID": str(delivery.job_id)} if delivery.job_id is not None else {}),
-    }
-    return sending.Request(letter.url, headers, delivery.body.encode())
-
-
-def _report(letter: Letter, request: sending.Request, sent: sending.Sent, at: int, took: float) -> Report:
-    shown = {name: value for name, value in request.headers.items() if name != "webhook-signature"}
-    tried = Try(
-        number=0,
-        at=at,
-        took=micros(took),
-        status_code=sent.outcome.status_code,
-        error=sent.outcome.error,
-        address=sent.address,
-        message_id=request.headers["webhook-id"],
-        digest=hashlib.sha256(request.body).hexdigest(),
-        request=json.dumps({"url": request.url, "headers": shown}),
-        response=sent.response,
-    )
-    return Report(letter.leased, sent.outcome, tried)

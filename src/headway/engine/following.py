@@ -37,9 +37,13 @@ class LogFollower:
 
     def look(self) -> Lines:
         """Raises NotFound at the first look, when there is no such job; one that is pruned later has ended."""
+        with self.database.read() as tx:
+            return self.look_in(tx)
+
+    def look_in(self, tx: Tx) -> Lines:
+        """The same in a transaction of the caller's own."""
         try:
-            with self.database.read() as tx:
-                state, lines = self._read(tx)
+            state, lines = self._read(tx)
         except NotFound:
             if not self.found:
                 raise

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headway.engine import processes
-from headway.errors import BadInput, NotFound, Refused
+from headway.errors import BadInput, NotFound, Refused, WrongState
 from headway.model.job import Actor
 from headway.model.policies import Concurrency, find
 from headway.model.values import closest, duration_text
@@ -125,6 +125,7 @@ def adjust(
     tenant_id: int,
     actor: Actor,
     installation: bool = True,
+    if_version: int | None = None,
 ) -> None:
     """Sets limits of lanes, and rules (policy, targets, aging), while everything runs. Without `installation` only what
     is the tenant's own: rules, resources and the global lane are everybody's."""
@@ -138,6 +139,7 @@ def adjust(
 
     def work(tx: Tx) -> None:
         tx.run("claim_lock")
+        _expect(tx, tenant_id, if_version)
         for name, capacity in limits.items():
             _set_limit(tx, name, capacity, tenant_id, actor, installation)
         stored, _ = lanes.read_concurrency(tx)
@@ -148,6 +150,12 @@ def adjust(
             tx.wake()
 
     database.transact("limits", work)
+
+
+def _expect(tx: Tx, tenant_id: int, version: int | None) -> None:
+    if version is not None and version != (found := lanes.limits_version(tx, tenant_id)):
+        text = f"the limits have changed since they were read (version {found}, not {version}): read them again"
+        raise WrongState(text, code="version_mismatch")
 
 
 def _set_limit(tx: Tx, name: str, capacity: int | None, tenant_id: int, actor: Actor, installation: bool) -> None:

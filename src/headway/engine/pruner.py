@@ -12,7 +12,7 @@ from pathlib import Path
 from headway.clock import micros
 from headway.engine.loop import Loop
 from headway.model.job import SYSTEM, Job
-from headway.store import answers, groups, jobs, live
+from headway.store import answers, groups, jobs, live, outbox
 from headway.store.db import Database, Tx
 
 BATCH = 200
@@ -35,6 +35,7 @@ class Pruner(Loop):
 
     def tick(self) -> float:
         forgotten = self.prune_answers()
+        outbox.disarm(self.database)  # when the last webhook was deleted somebody was in the way
         if self.retention is None:
             return 0.0 if forgotten else INTERVAL
         before = self.database.clock.now() - micros(self.retention)

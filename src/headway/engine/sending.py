@@ -177,10 +177,10 @@ def _retry_after(text: str | None) -> float | None:
     if text.strip().isdecimal() and len(text.strip()) < 10:
         return float(text)
     try:
-        date = email.utils.parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    return max(0.0, date.timestamp() - time.time())
+        date = email.utils.parsedate_to_datetime(text).timestamp()
+    except (ValueError, TypeError, LookupError, ArithmeticError):
+        return None  # its parser raises all of these
+    return max(0.0, date - time.time())
 
 
 # --- the way there ------------------------------------------------------------------------------------------------

@@ -20,6 +20,8 @@ Wants = Callable[[Event], bool]
 Ready = Callable[[], object]
 # Read at once from the past.
 PAGE = 500
+# Numbers gone through at once for one tenant, which may have few of them.
+STRETCH = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +107,12 @@ class Subscription:
 
     def _catch_up(self, upto: int) -> list[Event] | Reset:
         """A page of the past; none of it can change any more, because the tail is beyond it."""
+        tenant_id = self.wants.tenant_id if isinstance(self.wants, Wanted) else None
+        if tenant_id is not None:
+            upto = min(upto, self.position + STRETCH)
         with self.tail.database.read() as tx:
             gone = live.whole_after(tx, self.position)
-            events = [] if gone is not None else live.between(tx, self.position, upto, PAGE)
+            events = [] if gone is not None else live.between(tx, self.position, upto, PAGE, tenant_id)
         with self.changed:
             if gone is not None:
                 return self._begin_anew(gone)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -46,17 +47,17 @@ class Tokens:
                 actor=client.actor,
             )
 
-        made = client.database.transact("create_token", work)
+        made = self._database(everywhere=tenant != client.tenant).transact("create_token", work)
         return made, "" if client.replayed else plain
 
     def list(self, *, everywhere: bool = False, after: int = 0, limit: int = 200) -> list[Token]:
         """This tenant's, or everybody's with those of the system; revoked and expired ones too, the oldest first."""
-        with self.client.database.read() as tx:
+        with self._database(everywhere=everywhere).read() as tx:
             tenant_id = self.client.tenant_id
             return tokens.page(tx, tenant_id=tenant_id, everywhere=everywhere, after=after, limit=limit)
 
     def get(self, token_id: int, *, everywhere: bool = False) -> Token:
-        with self.client.database.read() as tx:
+        with self._database(everywhere=everywhere).read() as tx:
             return self._own(tokens.get(tx, token_id), everywhere)
 
     def revoke(self, token_id: int, *, everywhere: bool = False) -> Token:
@@ -66,7 +67,12 @@ class Tokens:
             self._own(tokens.get(tx, token_id), everywhere)
             return tokens.revoke(tx, token_id, self.client.actor)
 
-        return self.client.database.transact("revoke_token", work)
+        return self._database(everywhere=everywhere).transact("revoke_token", work)
+
+    def _database(self, *, everywhere: bool) -> Database:
+        """What is not of this tenant alone is beyond the wall around it."""
+        database = self.client.database
+        return database.beyond() if everywhere else database
 
     def _own(self, token: Token, everywhere: bool) -> Token:
         if not everywhere and token.tenant_id != self.client.tenant_id:
@@ -77,7 +83,7 @@ class Tokens:
         """The token that this text is, if it is live. Looked up each time: a revoked one is refused at once."""
         if not looks_like_token(plain):
             return None
-        with self.client.database.read() as tx:
+        with self._database(everywhere=True).read() as tx:
             return tokens.find(tx, plain)
 
     def visitor(self, plain: str, tenant: str | None = None) -> Visitor | None:
@@ -90,14 +96,20 @@ class Tokens:
                 raise NotFound(f"there is no tenant {tenant!r}")
             return Visitor(token.actor, token.tenant, token.tenant_id, token.role, system=False)
         acting = tenant or self.client.tenant
-        with self.client.database.read() as tx:
+        with self._database(everywhere=True).read() as tx:
             return Visitor(token.actor, acting, _known_tenant(tx, acting), token.role, system=True)
 
 
-def any_live(database: Database) -> bool:
-    """Whether anybody has to show a token: there is one that is neither revoked nor expired."""
+def any_token(database: Database) -> bool:
+    """Whether anybody has to show a token: there is one that was not revoked."""
     with database.read() as tx:
-        return tokens.any_live(tx)
+        return tokens.any_token(tx)
+
+
+def live_among(database: Database, ids: Sequence[int]) -> tuple[frozenset[int], bool]:
+    """Which of these tokens open something now, and whether anybody has to show one."""
+    with database.beyond().read() as tx:
+        return tokens.live_among(tx, ids), tokens.any_token(tx)
 
 
 def _tenant(tx: Tx, name: str | None) -> int | None:

@@ -12,7 +12,7 @@ from headway.clock import micros
 from headway.errors import BadInput, WrongState
 from headway.model import webhooks as model
 from headway.model.webhooks import Delivery, Endpoint, Try
-from headway.store import deliveries, endpoints, jobs
+from headway.store import deliveries, endpoints, jobs, outbox
 from headway.store.db import Database, Tx
 from headway.store.pages import Page
 
@@ -43,6 +43,7 @@ class Webhooks:
         description: str | None = None,
         secret: str | None = None,
         max_tries: int = model.MAX_TRIES,
+        enabled: bool = True,
     ) -> Endpoint:
         """Whoever answers at `url` is told of these events from now on. The answer's `secret` is shown this once."""
         client = self.client
@@ -57,9 +58,9 @@ class Webhooks:
         def work(tx: Tx) -> Endpoint:
             made = endpoints.insert(tx, client.tenant_id, actor=client.actor, **fields)
             tx.wake()
-            return made
+            return made if enabled else endpoints.save(tx, replace(made, enabled=0), "edited", client.actor)
 
-        return self.everybody.transact("create_webhook", work)
+        return outbox.armed(client.lanes.database, lambda: self.everybody.transact("create_webhook", work))
 
     def edit(self, number: int, *, if_version: int | None = None, **changes: Any) -> Endpoint:
         """`url`, `events`, `description`, `max_tries`, `enabled`. To be enabled again also closes its breaker."""
@@ -80,16 +81,20 @@ class Webhooks:
 
         return client.database.transact("edit_webhook", work)
 
-    def delete(self, number: int) -> Endpoint:
+    def delete(self, number: int, *, if_version: int | None = None) -> Endpoint:
         """Nothing more is sent to it; what was on its way is given up."""
         client = self.client
 
         def work(tx: Tx) -> Endpoint:
-            gone = endpoints.delete(tx, endpoints.lock(tx, client.tenant_id, number), client.actor)
+            found = endpoints.lock(tx, client.tenant_id, number)
+            endpoints.expect(found, if_version)
+            gone = endpoints.delete(tx, found, client.actor)
             tx.wake()
             return gone
 
-        return self.everybody.transact("delete_webhook", work)
+        gone = self.everybody.transact("delete_webhook", work)
+        outbox.disarm(client.lanes.database)
+        return gone
 
     def rotate(self, number: int, *, secret: str | None = None) -> Endpoint:
         """Another secret. For a day the old one signs too, so that receivers can change over."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -175,6 +176,15 @@ def _frozen(job: Job) -> WrongState:
     return WrongState("Cannot modify params after dispatch", status=job.status.name, code="params_frozen")
 
 
+class Cleared(enum.Enum):
+    """Instead of a time: there shall be none. None is silence."""
+
+    CLEARED = "cleared"
+
+
+CLEARED = Cleared.CLEARED
+
+
 def edit(
     job: Job,
     *,
@@ -183,8 +193,8 @@ def edit(
     priority: int | None = None,
     position: int | None = None,
     options: str | None = None,
-    expires_at: int | None = None,
-    not_before: int | None = None,
+    expires_at: int | Cleared | None = None,
+    not_before: int | Cleared | None = None,
     now: int,
 ) -> Change:
     """Params may change until the first claim; priority and place whenever the job waits. `unfilled` are the params
@@ -196,7 +206,8 @@ def edit(
         raise refuse(job, Verb.EDIT, "it is a step of a group, and steps do not expire")
     if job.fence > 0 and not_before is not None:
         raise refuse(job, Verb.EDIT, "it has run already: it can only be moved")
-    if job.status is S.QUEUED and not_before is not None and not_before > now:
+    start = None if isinstance(not_before, Cleared) else not_before
+    if job.status is S.QUEUED and start is not None and start > now:
         raise refuse(job, Verb.EDIT, "its time has come already: interrupt it to hold it back")
     changed = replace(
         job,
@@ -205,10 +216,12 @@ def edit(
         priority=job.priority if priority is None else priority,
         position=job.position if position is None else position,
         options=job.options if options is None else options,
-        expires_at=job.expires_at if expires_at is None else expires_at,
+        expires_at=job.expires_at if expires_at is None else None if isinstance(expires_at, Cleared) else expires_at,
     )
-    if not_before is not None:
-        changed = replace(changed, not_before=not_before, queued_at=None)
+    if start is None and not_before is not None and job.status is S.QUEUED:
+        changed = replace(changed, not_before=None)  # it waits as before, and as long
+    elif not_before is not None:
+        changed = replace(changed, not_before=start, queued_at=None)
         changed = changed if job.status is S.WAITING else _queued(changed, now)
     return Change(changed, "job.edited", _difference(job, changed))
 

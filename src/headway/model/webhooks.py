@@ -257,6 +257,11 @@ def after_loss(delivery: Delivery, now: int) -> Delivery:
     )
 
 
+def wait_for_probe(failures: int) -> float:
+    """Seconds until a receiver that failed so often in a row is tried again."""
+    return min(LONGEST_PROBE, FIRST_PROBE * 2.0 ** min(failures - OPENS_AFTER, 16))
+
+
 def answered(endpoint: Endpoint, outcome: Outcome, *, probe: bool, now: int) -> Endpoint:
     """The endpoint after a try: the breaker. While it is open only its probe counts."""
     if outcome.delivered:
@@ -269,6 +274,7 @@ def answered(endpoint: Endpoint, outcome: Outcome, *, probe: bool, now: int) -> 
     failures = endpoint.failures + 1
     if failures < OPENS_AFTER:
         return replace(endpoint, failures=failures)
-    wait = min(LONGEST_PROBE, FIRST_PROBE * 2 ** min(failures - OPENS_AFTER, 16))
     opened_at = endpoint.opened_at if endpoint.opened_at is not None else now
-    return replace(endpoint, failures=failures, opened_at=opened_at, probe_at=now + round(wait * SECOND))
+    return replace(
+        endpoint, failures=failures, opened_at=opened_at, probe_at=now + round(wait_for_probe(failures) * SECOND)
+    )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from headway.clock import micros
-from headway.errors import BadInput
+from headway.errors import BadInput, WrongState
 from headway.store.db import Database, Row, Tx, Waiter
 
 T = TypeVar("T")
@@ -70,6 +70,13 @@ def look(tx: Tx, key: Key, *, kept: int = KEPT) -> str | None:
     return None
 
 
+def in_progress(key: Key) -> WrongState:
+    text = (
+        f"a request with the Idempotency-Key {key.key!r} began, and its answer is not known: it is under way, or broke"
+    )
+    return WrongState(f"{text} off in between; look at what it did before you ask with a new key", code="in_progress")
+
+
 def completed(key: Key, status: int, headers: Mapping[str, str], body: str) -> dict[str, object]:
     """The parameters of `complete_answer`."""
     return {**key.place, "digest": key.digest, "status": status, "headers": json.dumps(dict(headers)), "body": body}
@@ -86,10 +93,12 @@ class Keyed(Database):
     makes nothing and returns what the first one did, so that the caller goes on as if it had just been made.
     """
 
-    def __init__(self, inner: Database, key: Key, making: Making) -> None:
+    def __init__(self, inner: Database, key: Key, making: Making, kept: str | None = None) -> None:
         self.inner = inner
         self.key = key
         self.making = making
+        # What was made with this key before the request came.
+        self.kept = kept
         self.made: object = None
         self.replayed = False
         self.landed = False
@@ -114,6 +123,13 @@ class Keyed(Database):
         made = work(tx)
         tx.run("save_made", **self.key.place, made=json.dumps(self.making.pack(made)))
         return made
+
+    def recall(self) -> Any:
+        """The number that was made with this key; None: nothing was."""
+        if self.kept is None:
+            return None
+        self.made, self.landed, self.replayed = json.loads(self.kept), True, True
+        return self.made
 
     def once(self, name: str, /, **params: object) -> list[Row]:
         return self.transact(name, lambda tx: tx.run(name, **params))
@@ -156,3 +172,23 @@ class Keyed(Database):
 
     def check(self) -> list[str]:
         return self.inner.check()
+
+
+class Begun(Keyed):
+    """A database for one request of several transactions: before the first of them its key is taken, in one of its own.
+
+    They cannot be done again as one: while the answer is not known, nobody else does anything with this key.
+    """
+
+    def transact(self, label: str, work: Callable[[Tx], T]) -> T:
+        self.begin_request()
+        return self.inner.transact(label, work)
+
+    def begin_request(self) -> None:
+        if not self.landed:
+            self.inner.transact("begin_request", self._take)
+            self.landed = True
+
+    def _take(self, tx: Tx) -> None:
+        if take(tx, self.key) is not None:
+            raise in_progress(self.key)

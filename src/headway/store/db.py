@@ -17,7 +17,7 @@ from importlib import resources
 from typing import Any, TypeVar
 
 from headway.clock import Clock, SystemClock
-from headway.errors import BadInput, HeadwayError
+from headway.errors import BadInput, HeadwayError, Unreachable
 from headway.faults import point
 
 T = TypeVar("T")
@@ -29,6 +29,10 @@ class Conflict(HeadwayError):
     """Two transactions got in each other's way and this one was undone: run it again from its beginning."""
 
     code = "conflict"
+
+
+class LockTaken(Unreachable):
+    """Somebody has a lock that was waited for only so long; nothing was changed."""
 
 
 class Tx(ABC):

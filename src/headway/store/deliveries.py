@@ -32,12 +32,22 @@ from headway.store.db import Tx
 from headway.store.pages import Page, check_limit, make_cursor, read_cursor
 
 LOST = "the process that sent it ended before it could tell: it may have arrived"
+UNREACHED = "the receiver could not be reached for 24 hours"
 GIVEN_UP_AT_ONCE = 500
+ADDRESSES_AT_ONCE = 200
 Random = Callable[[], float]
 
 
+class Receiver(NamedTuple):
+    """An endpoint; or, with 0 for it, a host that a tenant's jobs brought themselves."""
+
+    endpoint_id: int
+    tenant_id: int = 0
+    host: str = ""
+
+
 class Waiting(NamedTuple):
-    """A receiver that something is on its way to. `endpoint_id` 0: those that jobs bring themselves."""
+    """A receiver that something is on its way to. `endpoint_id` 0: a host that a tenant's jobs brought."""
 
     endpoint_id: int
     usable: bool
@@ -45,6 +55,16 @@ class Waiting(NamedTuple):
     due_at: int
     oldest_at: int
     now: int
+    tenant_id: int = 0
+    host: str = ""
+
+    @property
+    def receiver(self) -> Receiver:
+        return Receiver(self.endpoint_id, self.tenant_id, self.host)
+
+    @property
+    def old(self) -> bool:
+        return self.oldest_at < self.now - micros(LONGEST_WAIT)
 
     @property
     def open(self) -> bool:
@@ -53,7 +73,7 @@ class Waiting(NamedTuple):
     @property
     def stale(self) -> bool:
         """Something of it is to be given up."""
-        return not self.usable or (self.open and self.oldest_at < self.now - micros(LONGEST_WAIT))
+        return not self.usable or (self.open and self.old)
 
     @property
     def next_at(self) -> int:
@@ -65,12 +85,21 @@ class Waiting(NamedTuple):
         return min(self.probe_at, self.oldest_at + micros(LONGEST_WAIT))
 
 
+START = Receiver(0)
+
+
 @dataclass(frozen=True, slots=True)
 class Leased:
     """A delivery that is ours to send for a while."""
 
     delivery: Delivery
     probe: bool = False
+    host: str = ""
+
+    @property
+    def receiver(self) -> Receiver:
+        one = self.delivery
+        return Receiver(one.endpoint_id) if one.endpoint_id else Receiver(0, one.tenant_id, self.host)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +118,18 @@ def active(tx: Tx) -> bool:
 
 
 def waiting(tx: Tx) -> list[Waiting]:
+    """All that is on its way somewhere, as far as one look reaches."""
+    return [*waiting_endpoints(tx), *waiting_addresses(tx, START)]
+
+
+def waiting_endpoints(tx: Tx) -> list[Waiting]:
     return [Waiting(number, bool(usable), *rest) for number, usable, *rest in tx.run("pending_endpoints")]
+
+
+def waiting_addresses(tx: Tx, after: Receiver, limit: int = ADDRESSES_AT_ONCE) -> list[Waiting]:
+    """By tenant and host, those after one of them: there may be as many as jobs."""
+    rows = tx.run("pending_addresses", tenant_id=after.tenant_id, host=after.host, limit=limit)
+    return [Waiting(0, True, None, *row) for row in rows]
 
 
 # --- sending ------------------------------------------------------------------------------------------------------
@@ -99,6 +139,13 @@ def lease(tx: Tx, who: str, endpoint_id: int, *, limit: int, seconds: float, act
     """Takes what is due at one receiver. What somebody else has in hand is passed by."""
     due = [Delivery(*row) for row in tx.run("due_deliveries", endpoint_id=endpoint_id, limit=limit)]
     return _take(tx, who, due, seconds, actor)
+
+
+def lease_own(tx: Tx, who: str, to: Receiver, *, limit: int, seconds: float, actor: Actor) -> list[Leased]:
+    """The same for a host that a tenant's jobs brought."""
+    found = tx.run("due_at_address", tenant_id=to.tenant_id, host=to.host, limit=limit)
+    taken = _take(tx, who, [Delivery(*row) for row in found], seconds, actor)
+    return [Leased(one.delivery, host=to.host) for one in taken]
 
 
 def lease_probe(tx: Tx, who: str, endpoint_id: int, *, seconds: float, actor: Actor) -> list[Leased]:
@@ -265,13 +312,22 @@ def give_up(tx: Tx, endpoint_id: int, actor: Actor) -> int:
             "the webhook was deleted" if endpoint.deleted_at is not None else "the webhook is disabled",
         )
     elif endpoint.opened_at is not None:
-        before, why = now - micros(LONGEST_WAIT), "the receiver could not be reached for 24 hours"
+        before, why = now - micros(LONGEST_WAIT), UNREACHED
     else:
         return 0
     found = tx.run("stale_deliveries", endpoint_id=endpoint_id, before=before, limit=GIVEN_UP_AT_ONCE)
     stale = [Delivery(*row) for row in found]
     _save(tx, [(one, given_up(one, why, now)) for one in stale], actor)
     return len(stale)
+
+
+def give_up_own(tx: Tx, to: Receiver, actor: Actor) -> int:
+    """Some of what has waited too long for a host that a tenant's jobs brought."""
+    now = endpoints.now(tx)
+    found = tx.run("due_at_address", tenant_id=to.tenant_id, host=to.host, limit=GIVEN_UP_AT_ONCE)
+    old = [one for one in (Delivery(*row) for row in found) if one.created_at < now - micros(LONGEST_WAIT)]
+    _save(tx, [(one, given_up(one, UNREACHED, now)) for one in old], actor)
+    return len(old)
 
 
 def fail(tx: Tx, leased: Sequence[Leased], why: str, actor: Actor) -> None:

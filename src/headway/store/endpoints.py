@@ -15,7 +15,8 @@ from headway.clock import micros
 from headway.errors import NotFound, WrongState
 from headway.model.job import Actor
 from headway.model.webhooks import KEEPS_OLD_SECRET, Endpoint
-from headway.store.db import Database, Tx, sql_text
+from headway.store import outbox
+from headway.store.db import Tx
 
 _SAVED = ("id", "url", "events", "description", "secret", "old_secret", "old_until", "max_tries", "enabled", "reason")
 _SAVED_TOO = ("failures", "opened_at", "probe_at", "deleted_at", "version")
@@ -41,9 +42,10 @@ def now(tx: Tx) -> int:
 
 
 def insert(tx: Tx, tenant_id: int, *, actor: Actor, **fields: object) -> Endpoint:
-    armed = _lock_outbox(tx)
+    """In `outbox.armed`."""
+    outbox.lock(tx)
     ((number,),) = tx.run("add_endpoint", tenant_id=tenant_id, actor=actor.text(), **fields)
-    _settle_outbox(tx, armed)
+    tx.run("count_endpoints")
     made = Endpoint(*tx.run("endpoint_by_id", id=number)[0])
     record(tx, made, "created", actor)
     return made
@@ -99,40 +101,12 @@ def set_probe(tx: Tx, endpoint: Endpoint, at: int) -> None:
 
 
 def delete(tx: Tx, endpoint: Endpoint, actor: Actor) -> Endpoint:
-    armed = _lock_outbox(tx)
+    """`outbox.disarm` afterwards: it may have been the last one."""
+    tx.run("lock_outbox")
     gone = replace(endpoint, enabled=0, deleted_at=now(tx), opened_at=None, probe_at=None)
     saved = save(tx, gone, "deleted", actor)
-    _settle_outbox(tx, armed)
-    return saved
-
-
-def _lock_outbox(tx: Tx) -> bool:
-    """Whether the trigger that makes deliveries is in force. One at a time changes that."""
-    ((receivers, jobs),) = tx.run("lock_outbox")
-    return bool(receivers or jobs)
-
-
-def _settle_outbox(tx: Tx, armed: bool) -> None:
-    """The trigger is in force while anybody is to be told: a table with triggers costs all who write into it."""
     tx.run("count_endpoints")
-    wanted = _lock_outbox(tx)
-    if wanted != armed:
-        verb = "arm" if wanted else "disarm"
-        tx.database.execute_script(tx, sql_text("triggers", f"{verb}.{tx.database.dialect}.sql"))
-
-
-def expect_job_hooks(database: Database) -> None:
-    """From now on jobs may bring an address of their own. Before the first of them is made."""
-    with database.read() as tx:
-        if tx.run("outbox")[0][1]:
-            return
-
-    def work(tx: Tx) -> None:
-        armed = _lock_outbox(tx)
-        tx.run("note_job_hooks")
-        _settle_outbox(tx, armed)
-
-    database.transact("arm_outbox", work)
+    return saved
 
 
 def record(tx: Tx, endpoint: Endpoint, kind: str, actor: Actor, **facts: object) -> None:

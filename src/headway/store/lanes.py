@@ -16,7 +16,7 @@ from headway.model.policies import GLOBAL, Concurrency
 from headway.model.values import closest
 from headway.model.waiting import Pause
 from headway.store.db import Database, Row, Tx
-from headway.store.endpoints import expect_job_hooks
+from headway.store.outbox import expect_job_hooks
 
 log = logging.getLogger("headway")
 REFRESH_SECONDS = 5.0
@@ -43,6 +43,12 @@ def save_concurrency(tx: Tx, wished: Concurrency, actor: Actor) -> None:
     value = {**asdict(wished), "limits": dict(wished.limits)}
     ((version,),) = tx.run("save_setting", name=SETTING, value=json.dumps(value))
     _record(tx, "concurrency", SETTING_ID, version, "concurrency.changed", actor, value)
+
+
+def limits_version(tx: Tx, tenant_id: int) -> int:
+    """Grows with every change of the rules and of the limits that a tenant sees: versions never fall, lanes stay."""
+    lanes = sum(version for _, owner, _, _, _, version in tx.run("lanes") if owner in (0, tenant_id))
+    return read_concurrency(tx)[1] + int(lanes)
 
 
 def _record(tx: Tx, thing: str, number: int, version: int, kind: str, actor: Actor, data: Mapping[str, object]) -> None:

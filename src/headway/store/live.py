@@ -19,8 +19,12 @@ def newest(tx: Tx) -> int:
     return int(number)
 
 
-def between(tx: Tx, after: int, upto: int, limit: int) -> list[Event]:
-    return [Event(*row) for row in tx.run("events_between", after=after, upto=upto, limit=limit)]
+def between(tx: Tx, after: int, upto: int, limit: int, tenant_id: int | None = None) -> list[Event]:
+    """By number; of one tenant, or of all."""
+    stretch = {"after": after, "upto": upto, "limit": limit}
+    if tenant_id is None:
+        return [Event(*row) for row in tx.run("events_between", **stretch)]
+    return [Event(*row) for row in tx.run("tenant_events_between", **stretch, tenant_id=tenant_id)]
 
 
 def writers(tx: Tx) -> frozenset[str]:

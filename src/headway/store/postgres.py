@@ -27,7 +27,18 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from headway.clock import Clock
 from headway.errors import BadInput, CommitUnknown, HeadwayError, Unreachable
 from headway.faults import point
-from headway.store.db import Call, Conflict, Database, Row, Tx, Waiter, load_statements, render, statements_of
+from headway.store.db import (
+    Call,
+    Conflict,
+    Database,
+    LockTaken,
+    Row,
+    Tx,
+    Waiter,
+    load_statements,
+    render,
+    statements_of,
+)
 from headway.store.rows import fragments as column_fragments
 
 CHANNEL = "headway"
@@ -56,6 +67,8 @@ FRAGMENTS = {
     "now": "(extract(epoch from statement_timestamp()) * 1000000)::bigint",
     "rows": _rows,
     "ids": "(select value::bigint as id from jsonb_array_elements_text(:ids::jsonb))",
+    # Scheme, host and port of an address.
+    "address": lambda url: f"substr({url}, 1, strpos(substr({url}, 9) || '/', '/') + 7)",
     "for_update": "for update",
     "skip_locked": "for update skip locked",
     "json_names": "coalesce(json_agg(a.name order by a.name), '[]')::text",
@@ -117,6 +130,8 @@ def ours(error: BaseException) -> HeadwayError | None:
             return Conflict(str(error)) if error.diag.constraint_name in TAKEN else None
         case pg.ReadOnlySqlTransaction() | pg.InsufficientPrivilege():
             return Unreachable(f"PostgreSQL does not let this user write here: {error}")
+        case pg.LockNotAvailable():
+            return LockTaken(f"PostgreSQL did not give a lock in time: {_first_line(error)}")
         case pg.DiskFull():
             return Unreachable("PostgreSQL's disk is full: free some space; nothing was changed")
         case pg.IdleInTransactionSessionTimeout():

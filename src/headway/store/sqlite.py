@@ -40,6 +40,8 @@ FRAGMENTS = {
     "now": ":now",
     "rows": _rows,
     "ids": "(select value as id from json_each(:ids))",
+    # Scheme, host and port of an address.
+    "address": lambda url: f"substr({url}, 1, instr(substr({url}, 9) || '/', '/') + 7)",
     "for_update": "",
     "skip_locked": "",
     "json_names": "json_group_array(a.name)",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from headway.errors import NotFound, WrongState
 from headway.model.access import Role, Token, fingerprint
@@ -50,8 +50,12 @@ def find(tx: Tx, plain: str) -> Token | None:
     return None
 
 
-def any_live(tx: Tx) -> bool:
-    return bool(tx.run("live_token"))
+def live_among(tx: Tx, ids: Sequence[int]) -> frozenset[int]:
+    return frozenset(number for (number,) in tx.run("live_tokens", ids=json.dumps(list(ids))))
+
+
+def any_token(tx: Tx) -> bool:
+    return bool(tx.run("any_token"))
 
 
 def page(tx: Tx, *, tenant_id: int, everywhere: bool, after: int = 0, limit: int = 50) -> list[Token]:

@@ -82,11 +82,16 @@ class Walled(Database):
     def execute_script(self, tx: Tx, text: str) -> None:
         self.inner.execute_script(tx, text)
 
+    @property
+    def watchers(self) -> list[Waiter]:
+        return self.inner.watchers
+
+    @watchers.setter
+    def watchers(self, found: list[Waiter]) -> None:
+        self.inner.watchers = found
+
     def announce(self) -> None:
         self.inner.announce()
-
-    def _settled(self, tx: Tx) -> None:
-        self.inner._settled(tx)
 
     def check(self) -> list[str]:
         return self.inner.check()

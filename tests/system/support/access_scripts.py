@@ -6,9 +6,12 @@ from collections import Counter
 from collections.abc import Iterator
 from json import loads
 
+from headway.engine import bulk
 from headway.engine.answers import Replayed, complete
 from headway.engine.pruner import Pruner
 from headway.engine.task import make_job
+from headway.errors import WrongState
+from headway.store.pages import Filters
 from tests.system.support.record import Record
 from tests.system.support.scripts import STEPPING_ONLY, script
 from tests.system.support.world import Fact, World
@@ -29,9 +32,23 @@ def ask(world: World, key: str) -> int:
     return job_id
 
 
+def ask_for_many(world: World) -> None:
+    """A request of several transactions; repeated after a death in the middle, it is refused and changes nothing."""
+    try:
+        keyed = world.app.client.keyed("POST /api/jobs/bulk", "many", "digest", several=True)
+        bulk.act(keyed, Filters(key="nobody has it"), "cancel", expected=0)
+        complete(keyed, 200, {}, "{}")
+    except Replayed:
+        pass
+    except WrongState as error:
+        if error.code != "in_progress":
+            raise
+
+
 @script
 def answers(world: World) -> None:
     """Requests with idempotency keys, some of them repeated; then their answers are a day old."""
+    ask_for_many(world)
     for key in KEYS:
         job_id = ask(world, key)
         world.say({"made": [job_id], "expect": "COMPLETED", "length": None, "params": [{"batch": key}]})

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from headway import faults, testing
-from headway.engine import deliverer, finish, recovery, worker
+from headway.engine import finish, letters, recovery, worker
 from headway.engine.finish import Ended
 from headway.model.job import Actor, Claim, Job
 from headway.model.plan import Group
@@ -247,11 +247,11 @@ def outbox_in_a_second_transaction() -> None:
 @bug("hook_failures")
 def webhook_body_rebuilt_per_try() -> None:
     """Each try renders what it sends anew."""
-    make = deliverer.make_request
+    make = letters.make_request
     counted = itertools.count()
 
-    def rebuild(letter: deliverer.Letter, at: int) -> Any:
+    def rebuild(letter: letters.Letter, at: int) -> Any:
         request = make(letter, at)
         return replace(request, body=request.body + b" " * next(counted))
 
-    deliverer.make_request = rebuild
+    letters.make_request = rebuild

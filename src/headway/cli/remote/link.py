@@ -50,7 +50,7 @@ class Link:
         if server.token is not None:
             headers["Authorization"] = f"Bearer {server.token}"
         if server.tenant is not None:
-            headers["Headway-Tenant"] = server.tenant
+            headers["Headway-Tenant"] = quote(server.tenant)
         secure = server.url.startswith("https:")
         self.http = httpx.Client(
             headers=headers,

@@ -16,7 +16,7 @@ def error_of(url: str, status: int, problem: dict[str, Any]) -> errors.HeadwayEr
     """From a problem document; the same class by which the server chose the status."""
     code, detail = str(problem.get("code") or "error"), str(problem.get("detail") or problem.get("title") or "refused")
     found = problem.get("errors") or []
-    facts: dict[str, Any] = {name: problem[name] for name in ("job_id", "failure_kind") if name in problem}
+    facts: dict[str, Any] = {name: problem[name] for name in ("job_id", "failure_kind", "secrets") if name in problem}
     facts |= {"status": problem["state"]} if "state" in problem else {}
     kind = _kind(status, code)
     if kind is None:

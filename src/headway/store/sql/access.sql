@@ -12,9 +12,15 @@ select {token_columns} from hw_token t left join hw_tenant n on n.id = t.tenant_
 select {token_columns}, t.hash from hw_token t left join hw_tenant n on n.id = t.tenant_id
 where t.hash = :hash and t.revoked_at is null and (t.expires_at is null or t.expires_at > {now}) and (n.id is null or n.active = 1);
 
--- name: live_token
--- Whether there is any. One of an inactive tenant counts: that tenant's end opens nothing to everybody.
-select 1 from hw_token where revoked_at is null and (expires_at is null or expires_at > {now}) limit 1;
+-- name: live_tokens
+-- Those of these that open something now.
+select t.id from hw_token t left join hw_tenant n on n.id = t.tenant_id
+where t.id in {ids} and t.revoked_at is null and (t.expires_at is null or t.expires_at > {now}) and (n.id is null or n.active = 1);
+
+-- name: any_token
+-- Whether there is any that was not revoked. An expired one counts, and one of an inactive tenant: neither end opens
+-- everything to everybody.
+select 1 from hw_token where revoked_at is null limit 1;
 
 -- name: tokens_after
 -- In the order in which they were made: everybody's, or one tenant's.

@@ -52,10 +52,10 @@ insert into hw_signer (tenant_id, secret) values (:tenant_id, :secret) on confli
 update hw_signer set old_secret = secret, old_until = {now} + :keeps, secret = :secret where tenant_id = :tenant_id;
 
 -- name: pending_endpoints
--- The receivers that something is on its way to, found by stepping from one to the next: as many steps as receivers,
+-- The endpoints that something is on its way to, found by stepping from one to the next: as many steps as receivers,
 -- however many deliveries wait.
 with recursive k(id) as (
-  select min(endpoint_id) from hw_delivery where status = 'PENDING'
+  select min(endpoint_id) from hw_delivery where status = 'PENDING' and endpoint_id > 0
   union all
   select (select min(d.endpoint_id) from hw_delivery d where d.status = 'PENDING' and d.endpoint_id > k.id) from k where k.id is not null
 )
@@ -63,6 +63,33 @@ select k.id, case when e.id is null then 1 when e.deleted_at is null then e.enab
   (select min(d.due_at) from hw_delivery d where d.status = 'PENDING' and d.endpoint_id = k.id),
   (select d.created_at from hw_delivery d where d.status = 'PENDING' and d.endpoint_id = k.id order by d.id limit 1), {now}
 from k left join hw_endpoint e on e.id = k.id where k.id is not null;
+
+-- name: pending_addresses
+-- The same for addresses that jobs brought, by tenant and host, from a place on.
+with recursive k(id, n) as (
+  select coalesce(
+    (select d.id from hw_delivery d where d.status = 'PENDING' and d.endpoint_id = 0 and d.tenant_id = :tenant_id + 0
+       and {address(d.url)} > cast(:host as text) || '' order by d.tenant_id, {address(d.url)} limit 1),
+    (select d.id from hw_delivery d where d.status = 'PENDING' and d.endpoint_id = 0 and d.tenant_id > :tenant_id + 0
+     order by d.tenant_id, {address(d.url)} limit 1)), 1
+  union all
+  select coalesce(
+    (select d.id from hw_delivery d where d.status = 'PENDING' and d.endpoint_id = 0 and d.tenant_id = c.tenant_id
+       and {address(d.url)} > {address(c.url)} order by d.tenant_id, {address(d.url)} limit 1),
+    (select d.id from hw_delivery d where d.status = 'PENDING' and d.endpoint_id = 0 and d.tenant_id > c.tenant_id
+     order by d.tenant_id, {address(d.url)} limit 1)), k.n + 1
+  from k join hw_delivery c on c.id = k.id where k.n < :limit
+)
+select (select min(d.due_at) from hw_delivery d where d.status = 'PENDING' and d.endpoint_id = 0 and d.tenant_id = c.tenant_id
+    and {address(d.url)} = {address(c.url)}),
+  (select d.created_at from hw_delivery d where d.status = 'PENDING' and d.endpoint_id = 0 and d.tenant_id = c.tenant_id
+    and {address(d.url)} = {address(c.url)} order by d.due_at, d.id limit 1), {now}, c.tenant_id, {address(c.url)}
+from k join hw_delivery c on c.id = k.id;
+
+-- name: due_at_address
+select {delivery_columns} from hw_delivery d
+where d.status = 'PENDING' and d.endpoint_id = 0 and d.tenant_id = :tenant_id + 0 and {address(d.url)} = cast(:host as text) || ''
+  and d.due_at <= {now} order by d.due_at, d.id limit :limit {skip_locked};
 
 -- name: due_deliveries
 select {delivery_columns} from hw_delivery d

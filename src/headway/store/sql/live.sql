@@ -8,6 +8,11 @@ select coalesce(max(id), 0) from hw_event;
 select id, kind, thing, thing_id, version, status, at, actor, fence, data, tenant_id from hw_event
 where id > :after and id <= :upto order by id limit :limit;
 
+-- name: tenant_events_between
+-- One tenant's among them. By number too: the caller asks for a stretch that is soon gone through.
+select id, kind, thing, thing_id, version, status, at, actor, fence, data, tenant_id from hw_event
+where id > :after and id <= :upto and tenant_id = :tenant_id order by id limit :limit;
+
 -- name: event_ids_after
 select id from hw_event where id > :after order by id;
 

@@ -219,3 +219,7 @@ select 0, 'history', 0, coalesce(max(version), 0) + 1, 'history.pruned', {now}, 
 from hw_event where thing_id = 0 and thing = 'history';
 delete from hw_event where thing_id = 0 and thing = 'history'
   and version < (select max(version) from hw_event where thing_id = 0 and thing = 'history');
+
+-- name: outbox_armed
+-- Whether the trigger that makes deliveries is in force.
+select 1 from pg_trigger where tgrelid = 'hw_event'::regclass and tgname = 'hw_event_outbox' and tgenabled <> 'D';

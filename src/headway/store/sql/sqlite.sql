@@ -171,3 +171,7 @@ select :newest + 1, 0, 'history', 0, coalesce(max(version), 0) + 1, 'history.pru
 from hw_event where thing_id = 0 and thing = 'history';
 delete from hw_event where thing_id = 0 and thing = 'history'
   and version < (select max(version) from hw_event where thing_id = 0 and thing = 'history');
+
+-- name: outbox_armed
+-- Whether the trigger that makes deliveries is in force.
+select 1 from sqlite_schema where type = 'trigger' and name = 'hw_event_outbox';
