@@ -62,6 +62,8 @@ def answers(world: World) -> None:
 @script
 def let_in(world: World) -> None:
     """Tokens are made and revoked."""
+    told = world.app.client.webhooks.create("https://example.com/hook")
+    world.app.client.webhooks.delete(told.id)  # the last one: events make deliveries no more
     tokens = world.app.client.tokens
     made, plain = tokens.create("ci", "viewer", tenant="default", expires="1d")
     world.say({"token": made.id, "opens": True})
