@@ -97,11 +97,12 @@ def apart(world: World) -> None:
 def wrong(record: Record, facts: list[Fact]) -> Iterator[str]:
     """Each key made one job, in its transaction; what was said about a token holds."""
     made = Counter(loads(row["params"]).get("batch") for row in record.jobs.values() if row["retry_of"] is None)
-    for row in record.rows["hw_answer"]:
+    kept = [row for row in record.rows["hw_answer"] if row["route"] == ROUTE]
+    for row in kept:
         (numbers,) = loads(row["made"])
         if made[row["key"]] != 1 or any(number not in record.jobs for number in numbers):
             yield f"key {row['key']} made {made[row['key']]} jobs and names {numbers}"
-    there = {row["key"] for row in record.rows["hw_answer"]}  # all, or none when they were pruned
+    there = {row["key"] for row in kept}  # all, or none when they were pruned
     if there and (lost := made.keys() & set(KEYS) - there):
         yield f"jobs of the requests {sorted(lost)} exist, and their keys do not"
     revoked = {row["id"] for row in record.rows["hw_token"] if row["revoked_at"] is not None}
