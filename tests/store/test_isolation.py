@@ -73,7 +73,10 @@ FOREIGN: dict[tuple[type, str], Call] = {
 }
 # These name nothing that could be another tenant's.
 HARMLESS = {
-    *((Client, name) for name in ("sibling", "keyed", "known_task", "enqueue", "enqueue_many", "enqueue_alike")),
+    *(
+        (Client, name)
+        for name in ("sibling", "keyed", "recall", "known_task", "enqueue", "enqueue_many", "enqueue_alike")
+    ),
     *((Client, name) for name in ("enqueue_on", "pause_queue", "resume_queue")),
     *((kind, "create") for kind in (Groups, Schedules, Templates, Tokens, Webhooks)),
     *((kind, "list") for kind in (Schedules, Templates, Tokens, Webhooks)),
