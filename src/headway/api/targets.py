@@ -17,8 +17,8 @@ from headway.api.wire.jobs import job_json
 from headway.api.wire.lanes import target_json
 from headway.engine.client import Client
 from headway.errors import BadInput, NotFound, WrongState
+from headway.model import words
 from headway.model.targets import TargetState, TargetView
-from headway.model.values import closest
 from headway.store import reading, targets
 
 routes = Routes("targets")
@@ -117,19 +117,8 @@ def ls(
 ) -> Response:
     """List targets by name: how each stands, who has it, since when, why, and how many jobs wait."""
     with here.look() as tx:
-        page = targets.listed(tx, here.tenant_id, states=_states(state or ()), limit=limit, cursor=cursor)
+        page = targets.listed(tx, here.tenant_id, states=words.target_states(state or ()), limit=limit, cursor=cursor)
     return answer({"items": [target_json(one) for one in page.items], "next": page.next})
-
-
-def _states(given: Sequence[str]) -> frozenset[TargetState]:
-    names = [part.strip().lower() for one in given for part in one.split(",")]
-    known = [state.value for state in TargetState]
-    for name in names:
-        if name not in known:
-            near = closest(name, known)
-            hint = f"did you mean {near}?" if near else f"one of {', '.join(known)}"
-            raise BadInput(f"a target is never {name!r}: {hint}", field="state")
-    return frozenset(map(TargetState, names))
 
 
 @routes.post(f"{NAMED}/pause", answer=answers_lanes.Target)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from headway.cli.call import Desk
-    from headway.model.targets import TargetState, TargetView
+    from headway.model.targets import TargetView
 
 targets = family("Look at targets, pause them, let them go.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A target by its name.", show_default=False)]
@@ -29,9 +29,10 @@ STYLES = {"busy": "cyan", "held": "bold red", "paused": "yellow"}
 @command(targets, "ls")
 def ls(call: Call, state: Only = NONE, limit: Limit = 20, cursor: Cursor = None) -> None:
     """List targets by name: how each stands, who has it, since when, why, and how many jobs wait."""
+    from headway.model import words
     from headway.store.pages import Page
 
-    wanted = _states(state)
+    wanted = words.target_states(state, label="--state")
     with call.desk() as desk:
         items: list[TargetView] = []
         while True:  # a page whose filter finds little is read on
@@ -42,21 +43,6 @@ def ls(call: Call, state: Only = NONE, limit: Limit = 20, cursor: Cursor = None)
                 break
         now = desk.now()
     _show(call, Page(items, cursor), now, filtered=bool(wanted))
-
-
-def _states(given: Sequence[str]) -> frozenset[TargetState]:
-    from headway.errors import BadInput
-    from headway.model.targets import TargetState
-    from headway.model.values import closest
-
-    names = [part.strip().lower() for one in given for part in one.split(",")]
-    known = [state.value for state in TargetState]
-    for name in names:
-        if name not in known:
-            near = closest(name, known)
-            hint = f"did you mean {near}?" if near else f"one of {', '.join(known)}"
-            raise BadInput(f"--state: a target is never {name!r}: {hint}", field="state")
-    return frozenset(map(TargetState, names))
 
 
 def _show(call: Call, page: Any, now: int, *, filtered: bool) -> None:

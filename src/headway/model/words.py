@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from headway.errors import BadInput
 from headway.model.outcome import FailureKind
 from headway.model.states import State
+from headway.model.targets import TargetState
 from headway.model.values import closest
 
 _ALSO = {"CANCELED": "CANCELLED", "SUCCESS": "COMPLETED", "PENDING": "WAITING", "PROCESSING": "RUNNING"}
@@ -32,3 +33,15 @@ def failure_kind(name: str | None, *, label: str = "failure_kind") -> str | None
         return name.upper() if name else None
     known = ", ".join(FailureKind.__members__)
     raise BadInput(f"{label}: there is no kind {name!r}: one of {known}", field="failure_kind")
+
+
+def target_states(names: Sequence[str], *, label: str = "state") -> frozenset[TargetState]:
+    """How a target stands, in any case, one by one or with commas."""
+    wished = [part.strip().lower() for name in names for part in name.split(",")]
+    known = [state.value for state in TargetState]
+    for name in wished:
+        if name not in known:
+            near = closest(name, known)
+            hint = f"did you mean {near}?" if near else f"one of {', '.join(known)}"
+            raise BadInput(f"{label}: a target is never {name!r}: {hint}", field="state")
+    return frozenset(map(TargetState, wished))
