@@ -161,3 +161,23 @@ def test_a_tenants_admin_makes_tokens_for_that_tenant_alone(
 )
 def test_what_cannot_be_a_token_is_not_looked_up(text: str) -> None:
     assert not access.looks_like_token(text)
+    assert not access.looks_like_session(text.replace("hw_", "hws_"))
+
+
+def test_a_token_does_not_look_like_a_session_nor_a_session_like_a_token() -> None:
+    for digits in (42, 43, 44):
+        assert not access.looks_like_token("hws_" + "a" * digits)
+        assert not access.looks_like_session("hw_" + "a" * digits)
+    assert access.looks_like_session("hws_" + "a" * 43)
+
+
+def test_each_cookie_has_a_csrf_token_of_its_own_that_does_not_tell_it() -> None:
+    assert access.csrf_of("hws_a") == "EdAch0AXn5siEtUBtH-Vi3FcokHUQu8cqUqdByk5OM8", "pages that are open have it"
+    cookies = ["", "a", "b", "hws_" + "a" * 43, "ü"]
+    made = {access.csrf_of(cookie) for cookie in cookies}
+    assert len(made) == len(cookies)
+    assert all(len(one) == 43 and one.isascii() for one in made)
+    for cookie in cookies:
+        assert [other for other in cookies if access.is_csrf_of(access.csrf_of(cookie), other)] == [cookie]
+        for wrong in ("", "ü", "\udcff", cookie, access.csrf_of(cookie) + "=", access.fingerprint(cookie)):
+            assert not access.is_csrf_of(wrong, cookie)

@@ -72,7 +72,7 @@ def test_what_another_tenant_owns_is_not_there_and_cannot_be_written(two: tuple[
     mine, theirs = numbers[one.tenant], numbers[other.tenant]
     database = walled(life.database, mine)
     assert isinstance(database, Walled)
-    for table in sorted(set(tables(life)) - SHARED - {"hw_lane", "hw_turn"}):
+    for table in sorted(set(tables(life)) - SHARED - {"hw_lane", "hw_turn", "hw_session"}):
         whose = owner(table)
         foreign = life.sql(f"select row_to_json(t)::text from {table} t where {whose} = {theirs}")
         own = life.sql(f"select count(*) from {table} t where {whose} = {mine}")
@@ -116,6 +116,30 @@ def test_turns_are_nobodys_business(two: tuple[Life, Things, Things]) -> None:
     database = walled(life.database, life.client.tenants.get(one.tenant).id)
     with database.read() as tx, pytest.raises(Unreachable, match="hw_turn"):
         tx.run("turns", ids="[0]")
+
+
+def test_sessions_are_begun_and_found_beyond_it_and_are_not_there_behind_it(two: tuple[Life, Things, Things]) -> None:
+    """Also for a role that was granted all tables, as docs/tenants.md says."""
+    life, one, _ = two
+    mine = life.client.tenants.get(one.tenant).id
+    client = life.client.sibling(ADA, one.tenant)
+    client.database = database = walled(life.database, mine)
+    _, plain = client.tokens.create("browser", "viewer", tenant=one.tenant)
+    session = client.sessions.begin(plain)
+    assert session is not None
+    assert client.sessions.visitor(session) is not None
+    assert life.sql("select count(*) from hw_session") == [(1,)]
+    with database.read() as tx, pytest.raises(Unreachable, match="hw_session"):
+        tx.run("ended_session")
+    life.sql_write("grant select, insert, update, delete on hw_session to headway_tenant")
+    with database.read() as tx:
+        assert tx.connection.execute("select count(*) from hw_session").fetchall() == [(0,)]  # type: ignore[attr-defined]
+    assert isinstance(database, Walled)
+    assert changed(database, "delete from hw_session", "hw_session") == 0
+    text = "insert into hw_session (id, hash, token_id, created_at, expires_at) select 9, 'x', id, 0, 1 from hw_token"
+    write(database, "hw_session", text)
+    client.sessions.end(session)
+    assert life.sql("select count(*) from hw_session") == [(0,)]
 
 
 def test_lanes_are_ones_own_and_everybodys(two: tuple[Life, Things, Things]) -> None:

@@ -1,4 +1,5 @@
-"""The door: which Host and Origin are let in, how large a body may be, and who a request comes from."""
+"""The door: which Host and Origin are let in, how large a body may be, and who a request comes from: by a token in a
+header, by the cookie of a session, or openly."""
 
 from __future__ import annotations
 
@@ -6,26 +7,34 @@ import ipaddress
 import threading
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from anyio import to_thread
 from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
 
 from headway import errors
 from headway.api import problems
 from headway.api.service import Service, Terms
 from headway.engine.tokens import any_token
-from headway.model.access import Visitor
+from headway.model.access import SESSION_PREFIX, Visitor, is_csrf_of
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+T = TypeVar("T")
 
 BODY_LIMIT = 256 * 1024
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 OPEN_SECONDS = 1.0
 TENANT = "headway-tenant"
+SESSION_COOKIE, TENANT_COOKIE = "headway_session", "headway_tenant"
+CSRF = "x-csrf-token"
+# Its forms carry their CSRF token in a field, and it looks at it itself.
+DASHBOARD = "/ui/"
 # Whoever asks whether we live has no token.
 PUBLIC = frozenset(("/healthz", "/readyz"))
 _GUARDS = [
@@ -36,6 +45,7 @@ _GUARDS = [
 ]
 
 
+@lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
     if host.lower() in ("localhost", "localhost."):
         return True
@@ -75,10 +85,10 @@ class Door:
             if scope["method"] not in SAFE:
                 self._check_origin(headers, scope.get("scheme", "http"))
             receive = _limited(headers, receive)
-            scope["headway.visitor"] = await self._visitor(scope, headers)
+            await self._identify(scope, headers)
         except errors.HeadwayError as error:
             if _is_public(scope) and error.code not in ("bad_host", "bad_origin", "too_large"):
-                scope["headway.visitor"] = None  # whether we live is no question of who asks
+                _let_in(scope, None)  # whether we live is no question of who asks
                 await self.app(scope, receive, send)
                 return
             await problems.of_error(error)(scope, receive, send)
@@ -104,35 +114,59 @@ class Door:
 
     # --- who ---
 
-    async def _visitor(self, scope: Scope, headers: Headers) -> Visitor | None:
-        plain = _token(headers)
-        given = headers.get(TENANT)
-        tenant = None if given is None else unquote(given)
-        if plain is None and _is_public(scope):
+    async def _identify(self, scope: Scope, headers: Headers) -> None:
+        """A token in a header counts before any cookie: programs say who they are, and need no CSRF token."""
+        plain, wish = _token(headers), _Wish.of(headers.get(TENANT))
+        if plain is not None:
+            _let_in(scope, await to_thread.run_sync(self._named, plain, wish), wish=wish)
+        elif _is_public(scope):
+            _let_in(scope, None)
+        else:
+            cookies = HTTPConnection(scope).cookies
+            wish = wish or _Wish.of(cookies.get(TENANT_COOKIE), firm=False)
+            visitor, cookie = await self._browsing(scope, cookies.get(SESSION_COOKIE) or None, wish)
+            _let_in(scope, visitor, cookie, wish)
+            if visitor is not None and cookie is not None:
+                _check_csrf(scope, headers, cookie)
+
+    async def _browsing(
+        self, scope: Scope, cookie: str | None, wish: _Wish | None
+    ) -> tuple[Visitor | None, str | None]:
+        """Who comes without a token, and with which cookie. A session that has ended is like none."""
+        if cookie is not None and cookie.startswith(SESSION_PREFIX):
+            visitor = await to_thread.run_sync(self._in_session, cookie, wish)
+            if visitor is not None:
+                return visitor, cookie
+            cookie = None
+        return await self._openly(scope, wish), cookie
+
+    async def _openly(self, scope: Scope, wish: _Wish | None) -> Visitor | None:
+        if not self._from_here(scope):
             return None
-        if plain is None and self._from_here(scope):
-            recently = time.monotonic() - self._open[0] < OPEN_SECONDS
-            if recently and self._open[1] and tenant is None:
-                return self.service.anybody(self.service.system.tenant)
-            return await to_thread.run_sync(self._unnamed, tenant)
-        if plain is None:
-            return None
-        return await to_thread.run_sync(self._named, plain, tenant)
+        recently = time.monotonic() - self._open[0] < OPEN_SECONDS
+        if recently and self._open[1] and wish is None:
+            return self.service.anybody(self.service.system.tenant)
+        return await to_thread.run_sync(self._unnamed, wish)
 
     def _from_here(self, scope: Scope) -> bool:
         """Bound to this machine, and called from it: an application that we are mounted in may be bound to more."""
         client = scope.get("client")
         return reachable_from_here_only(self.service.terms) and client is not None and is_loopback(client[0])
 
-    def _unnamed(self, tenant: str | None) -> Visitor | None:
+    def _unnamed(self, wish: _Wish | None) -> Visitor | None:
         """Without a token: everybody, as long as there is none and only this machine can come."""
         is_open = not any_token(self.service.database)
         with self._lock:
             self._open = (time.monotonic(), is_open)
-        return self.service.anybody(tenant or self.service.system.tenant) if is_open else None
+        if not is_open:
+            return None
+        return _for(wish, lambda tenant: self.service.anybody(tenant or self.service.system.tenant))
 
-    def _named(self, plain: str, tenant: str | None) -> Visitor:
-        visitor = self.service.system.tokens.visitor(plain, tenant)
+    def _in_session(self, cookie: str, wish: _Wish | None) -> Visitor | None:
+        return _for(wish, lambda tenant: self.service.system.sessions.visitor(cookie, tenant))
+
+    def _named(self, plain: str, wish: _Wish | None) -> Visitor:
+        visitor = _for(wish, lambda tenant: self.service.system.tokens.visitor(plain, tenant))
         if visitor is None:
             raise errors.Refused("this token is unknown, revoked or expired", code="unauthorised")
         return visitor
@@ -143,8 +177,61 @@ def reachable_from_here_only(terms: Terms) -> bool:
     return is_loopback(terms.host) and all(is_loopback(name) for name in terms.hosts)
 
 
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """For which tenant somebody of the system acts. A header is meant as it is; a cookie may be out of date."""
+
+    tenant: str
+    firm: bool
+
+    @staticmethod
+    def of(given: str | None, *, firm: bool = True) -> _Wish | None:
+        return None if given is None or (not given and not firm) else _Wish(unquote(given), firm)
+
+    def heeded(self, visitor: Visitor) -> bool:
+        return self.firm or visitor.tenant == self.tenant
+
+
+def _for(wish: _Wish | None, find: Callable[[str | None], T]) -> T:
+    if wish is None:
+        return find(None)
+    try:
+        if "\0" in wish.tenant:  # PostgreSQL takes no such text
+            raise errors.NotFound(f"there is no tenant {wish.tenant!r}")
+        return find(wish.tenant)
+    except errors.NotFound:
+        if wish.firm:
+            raise
+        return find(None)
+
+
+def _let_in(scope: Scope, visitor: Visitor | None, cookie: str | None = None, wish: _Wish | None = None) -> None:
+    """For whoever answers: who comes, with which cookie, and whether they said for which tenant."""
+    scope["headway.visitor"] = visitor
+    scope["headway.session"] = cookie
+    scope["headway.names_tenant"] = wish is not None and visitor is not None and wish.heeded(visitor)
+
+
+def names_tenant(scope: Scope) -> bool:
+    """Whether somebody of the system asks about one tenant, and not about all."""
+    return bool(scope.get("headway.names_tenant"))
+
+
+def _check_csrf(scope: Scope, headers: Headers, cookie: str) -> None:
+    """A browser sends its cookies also for a page that is not ours; that page cannot read what belongs to them."""
+    if scope["method"] in SAFE or _path(scope).startswith(DASHBOARD):
+        return
+    if not is_csrf_of(headers.get(CSRF, ""), cookie):
+        text = "a write that comes with the cookie of a browser needs its X-CSRF-Token: load the page again"
+        raise errors.Refused(f"{text}; a program shows a token in `Authorization` instead", code="bad_csrf")
+
+
+def _path(scope: Scope) -> str:
+    return str(scope["path"].removeprefix(scope.get("root_path", "")))
+
+
 def _is_public(scope: Scope) -> bool:
-    return scope["path"].removeprefix(scope.get("root_path", "")) in PUBLIC
+    return _path(scope) in PUBLIC
 
 
 def _check_query(scope: Scope) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from fastapi import Query, Response
 
-from headway.api.access import TENANT
+from headway.api.access import names_tenant
 from headway.api.asking import LARGEST, JobId
 from headway.api.routes import Here, Routes, Visit
 from headway.api.streams import CHECK, Place, Stream, Streams
@@ -64,7 +64,7 @@ async def events(
 def _entering(here: Visit) -> Iterator[Place]:
     """A place among the streams; given back if what is to be followed cannot be."""
     streams: Streams = here.request.app.state.streams
-    place = streams.enter(here.service.database, here.visitor)
+    place = streams.enter(here.service.database, here.visitor, here.request.scope.get("headway.session"))
     try:
         yield place
     except BaseException:
@@ -74,7 +74,7 @@ def _entering(here: Visit) -> Iterator[Place]:
 
 def _whose(here: Visit) -> int | None:
     """Everything is for those of the system who name no tenant."""
-    everything = here.visitor.system and TENANT not in here.request.headers
+    everything = here.visitor.system and not names_tenant(here.request.scope)
     return None if everything else here.tenant_id
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import Response
 
-from headway.api.access import TENANT
+from headway.api.access import names_tenant
 from headway.api.asking import Cursor, Id, Limit
 from headway.api.routes import Here, Routes, Visit, answer
 from headway.api.wire import answers, answers_system
@@ -37,7 +37,7 @@ def create(here: Here, body: bodies.NewToken) -> Response:
 @routes.get("/api/tokens", Role.ADMIN, answer=answers.Page[answers_system.Token])
 def ls(here: Here, limit: Limit = 50, cursor: Cursor = None) -> Response:
     """List tokens, the oldest first; those of the system see all, unless they name a tenant."""
-    everywhere = here.visitor.system and TENANT not in here.request.headers
+    everywhere = here.visitor.system and not names_tenant(here.request.scope)
     after = 0 if cursor is None else read_cursor(cursor)
     found = here.client.tokens.list(everywhere=everywhere, after=after, limit=limit + 1)
     more = make_cursor(found[limit - 1].id) if len(found) > limit else None

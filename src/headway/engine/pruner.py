@@ -1,5 +1,6 @@
 """Retention: whole chains and whole groups that ended long ago are deleted, and a tally says how many there were;
-reservations, ticks and webhooks too. Answers to idempotency keys go after a day, whatever the retention."""
+reservations, ticks and webhooks too. Answers to idempotency keys go after a day, sessions with their end, whatever the
+retention."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from pathlib import Path
 from headway.clock import micros
 from headway.engine.loop import Loop
 from headway.model.job import SYSTEM, Job
-from headway.store import answers, groups, jobs, live, outbox
+from headway.store import answers, groups, jobs, live, outbox, sessions
 from headway.store.db import Database, Tx
 
 BATCH = 200
@@ -34,7 +35,7 @@ class Pruner(Loop):
         self.after_delivery = START
 
     def tick(self) -> float:
-        forgotten = self.prune_answers()
+        forgotten = self.prune_answers() + self.prune_sessions()
         outbox.disarm(self.database)  # when the last webhook was deleted somebody was in the way
         if self.retention is None:
             return 0.0 if forgotten else INTERVAL
@@ -49,6 +50,13 @@ class Pruner(Loop):
             if not tx.run("old_answer", kept=answers.KEPT):
                 return 0
         return self.database.transact("prune_answers", answers.prune)
+
+    def prune_sessions(self) -> int:
+        """Some that have ended: they open nothing. How many went."""
+        with self.database.read() as tx:
+            if not tx.run("ended_session"):
+                return 0
+        return self.database.transact("prune_sessions", sessions.prune)
 
     def prune_reservations(self, before: int) -> int:
         """Some that ended before an instant, with their events; how many. No claim looks at them any more, so nobody

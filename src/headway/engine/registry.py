@@ -19,7 +19,7 @@ from headway.model.values import check_task_name, closest
 
 ISOLATIONS = ("async", "process", "thread")
 _PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
-_OURS = frozenset(("api", "jobs", "targets", "healthz", "readyz", "metrics"))
+_OURS = frozenset(("api", "jobs", "targets", "healthz", "readyz", "metrics", "ui"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from headway.clock import micros
 from headway.errors import NotFound
-from headway.model.access import PREFIX, Role, Token, Visitor, fingerprint, hint_of, looks_like_token
+from headway.model.access import BYTES, PREFIX, Role, Token, Visitor, fingerprint, hint_of, looks_like_token
 from headway.model.values import check_name, instant, refuse, seconds
-from headway.store import tokens
+from headway.store import sessions, tokens
 from headway.store.db import Database, Tx
 
 if TYPE_CHECKING:
     from headway.engine.client import Client
-
-BYTES = 32
 
 
 class Tokens:
@@ -89,15 +88,18 @@ class Tokens:
     def visitor(self, plain: str, tenant: str | None = None) -> Visitor | None:
         """Who shows this token. Those of the system act for the tenant they name, or for this client's own."""
         token = self.find(plain)
-        if token is None:
-            return None
-        if token.tenant_id is not None and token.tenant is not None:
-            if tenant not in (None, token.tenant):
-                raise NotFound(f"there is no tenant {tenant!r}")
-            return Visitor(token.actor, token.tenant, token.tenant_id, token.role, system=False)
-        acting = tenant or self.client.tenant
-        with self._database(everywhere=True).read() as tx:
-            return Visitor(token.actor, acting, _known_tenant(tx, acting), token.role, system=True)
+        return None if token is None else visitor_of(self.client, token, tenant)
+
+
+def visitor_of(client: Client, token: Token, tenant: str | None) -> Visitor:
+    """Who has this token, which is live."""
+    if token.tenant_id is not None and token.tenant is not None:
+        if tenant not in (None, token.tenant):
+            raise NotFound(f"there is no tenant {tenant!r}")
+        return Visitor(token.actor, token.tenant, token.tenant_id, token.role, system=False)
+    acting = tenant or client.tenant
+    with client.database.beyond().read() as tx:
+        return Visitor(token.actor, acting, _known_tenant(tx, acting), token.role, system=True)
 
 
 def any_token(database: Database) -> bool:
@@ -106,10 +108,19 @@ def any_token(database: Database) -> bool:
         return tokens.any_token(tx)
 
 
-def live_among(database: Database, ids: Sequence[int]) -> tuple[frozenset[int], bool]:
-    """Which of these tokens open something now, and whether anybody has to show one."""
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Which tokens open something now, which sessions have not ended, and whether anybody has to show a token."""
+
+    tokens: frozenset[int]
+    sessions: frozenset[str]
+    needed: bool
+
+
+def live_among(database: Database, ids: Sequence[int], hashes: Sequence[str] = ()) -> Live:
+    """Of these tokens, and of the sessions with these hashes."""
     with database.beyond().read() as tx:
-        return tokens.live_among(tx, ids), tokens.any_token(tx)
+        return Live(tokens.live_among(tx, ids), sessions.live_among(tx, hashes), tokens.any_token(tx))
 
 
 def _tenant(tx: Tx, name: str | None) -> int | None:

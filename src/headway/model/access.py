@@ -1,9 +1,11 @@
-"""Who comes, and what they may do: roles, tokens, visitors, and the tasks that are an administrator's. Pure."""
+"""Who comes, and what they may do: roles, tokens, sessions, visitors, and the tasks that are an admin's. Pure."""
 
 from __future__ import annotations
 
+import base64
 import enum
 import hashlib
+import hmac
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -20,8 +22,10 @@ HARMLESS = frozenset(
     ("priority", "delay", "not_before", "expires_at", "key", "hold", "webhook_url", "webhook_events", "traceparent")
 )
 PREFIX = "hw_"
-# 32 random bytes, as text.
-LENGTH = len(PREFIX) + 43
+SESSION_PREFIX = "hws_"
+# Of chance, in a token and in a session; and as text.
+BYTES = 32
+DIGITS = 43
 
 
 class Role(enum.Enum):
@@ -86,12 +90,26 @@ class Visitor:
 
 def looks_like_token(plain: str) -> bool:
     """Whether it is worth a look into the database."""
-    return len(plain) == LENGTH and plain.startswith(PREFIX) and plain.isascii()
+    return len(plain) == len(PREFIX) + DIGITS and plain.startswith(PREFIX) and plain.isascii()
+
+
+def looks_like_session(plain: str) -> bool:
+    return len(plain) == len(SESSION_PREFIX) + DIGITS and plain.startswith(SESSION_PREFIX) and plain.isascii()
 
 
 def fingerprint(plain: str) -> str:
     """A token as it is stored. It is random and long, so that a fast hash is enough."""
     return hashlib.sha256(plain.encode()).hexdigest()
+
+
+def csrf_of(cookie: str) -> str:
+    """What a write that comes with this cookie has to carry. A page that may not read the cookie cannot know it."""
+    digest = hashlib.sha256(f"headway csrf {cookie}".encode()).digest()
+    return base64.urlsafe_b64encode(digest).decode()[:DIGITS]
+
+
+def is_csrf_of(given: str, cookie: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), csrf_of(cookie).encode())
 
 
 def hint_of(plain: str) -> str:

@@ -38,7 +38,7 @@ def get(tx: Tx, token_id: int) -> Token:
     found = tx.run("token_by_id", id=token_id)
     if not found:
         raise NotFound(f"there is no token {token_id}")
-    return _token(found[0])
+    return token_of(found[0])
 
 
 def find(tx: Tx, plain: str) -> Token | None:
@@ -46,7 +46,7 @@ def find(tx: Tx, plain: str) -> Token | None:
     hash = fingerprint(plain)
     for *row, stored in tx.run("token_by_hash", hash=hash):
         if hmac.compare_digest(hash, stored):
-            return _token(tuple(row))
+            return token_of(tuple(row))
     return None
 
 
@@ -60,7 +60,7 @@ def any_token(tx: Tx) -> bool:
 
 def page(tx: Tx, *, tenant_id: int, everywhere: bool, after: int = 0, limit: int = 50) -> list[Token]:
     wishes = {"everywhere": int(everywhere), "after": after, "limit": limit}
-    return [_token(row) for row in tx.run("tokens_after", tenant_id=tenant_id, **wishes)]
+    return [token_of(row) for row in tx.run("tokens_after", tenant_id=tenant_id, **wishes)]
 
 
 def revoke(tx: Tx, token_id: int, actor: Actor) -> Token:
@@ -72,7 +72,7 @@ def revoke(tx: Tx, token_id: int, actor: Actor) -> Token:
     return token
 
 
-def _token(row: Row) -> Token:
+def token_of(row: Row) -> Token:
     values = list(row)
     values[4] = Role(values[4])
     return Token(*values)

@@ -1,4 +1,4 @@
-"""Scripts to be killed in, about who may come in and what was answered before: tokens, idempotency keys."""
+"""Scripts to be killed in, about who may come in and what was answered before: tokens, sessions, idempotency keys."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from headway.engine.answers import Replayed, complete
 from headway.engine.pruner import Pruner
 from headway.engine.task import make_job
 from headway.errors import WrongState
+from headway.model.access import fingerprint
 from headway.store.pages import Filters
 from tests.system.support.record import Record
 from tests.system.support.scripts import STEPPING_ONLY, script
@@ -47,7 +48,9 @@ def ask_for_many(world: World) -> None:
 
 @script
 def answers(world: World) -> None:
-    """Requests with idempotency keys, some of them repeated; then their answers are a day old."""
+    """Requests with idempotency keys, some of them repeated, and a login; a day later all that is forgotten."""
+    _, plain = world.app.client.tokens.create("ada", "viewer", tenant=None)
+    world.app.client.sessions.begin(plain)
     ask_for_many(world)
     for key in KEYS:
         job_id = ask(world, key)
@@ -61,17 +64,25 @@ def answers(world: World) -> None:
 
 @script
 def let_in(world: World) -> None:
-    """Tokens are made and revoked."""
+    """Tokens are made and revoked; somebody logs in with one, and out again."""
     told = world.app.client.webhooks.create("https://example.com/hook")
     world.app.client.webhooks.delete(told.id)  # the last one: events make deliveries no more
     tokens = world.app.client.tokens
     made, plain = tokens.create("ci", "viewer", tenant="default", expires="1d")
     world.say({"token": made.id, "opens": True})
     tokens.create("ada", "admin", tenant=None)
+    sessions = world.app.client.sessions
+    left, kept = sessions.begin(plain) or "", sessions.begin(plain) or ""
+    if sessions.visitor(left) is None or sessions.visitor(kept) is None:
+        world.say({"broken": "a session that has begun opens nothing"})
+    sessions.end(left)
+    world.say({"left": fingerprint(left)})
     tokens.revoke(made.id)
     world.say({"token": made.id, "opens": False})
     if tokens.find(plain) is not None:
         world.say({"broken": "a revoked token opens something"})
+    if sessions.visitor(kept) is not None:
+        world.say({"broken": "the session of a revoked token opens something"})
 
 
 @script
@@ -116,3 +127,5 @@ def wrong(record: Record, facts: list[Fact]) -> Iterator[str]:
     for fact in facts:
         if fact.get("opens") is False and fact["token"] not in revoked:
             yield f"token {fact['token']} was revoked and opens"
+    sessions = {row["hash"] for row in record.rows["hw_session"]}
+    yield from (f"session {fact['left']} was ended and is there" for fact in facts if fact.get("left") in sessions)

@@ -1,4 +1,4 @@
--- Tokens, and the answers that belong to idempotency keys.
+-- Tokens, the sessions of browsers, and the answers that belong to idempotency keys.
 
 -- name: add_token
 insert into hw_token (tenant_id, name, role, hash, hint, created_at, created_by, expires_at)
@@ -29,6 +29,29 @@ where t.id > :after and (:everywhere = 1 or t.tenant_id = :tenant_id) order by t
 
 -- name: revoke_token
 update hw_token set revoked_at = {now}, version = version + 1 where id = :id and revoked_at is null returning version;
+
+-- name: add_session
+insert into hw_session (hash, token_id, created_at, expires_at) values (:hash, :token_id, {now}, {now} + :lasts);
+
+-- name: token_by_session
+-- The token of a session that has not ended, if it opens something now, with the session's hash.
+select {token_columns}, s.hash from hw_session s join hw_token t on t.id = s.token_id left join hw_tenant n on n.id = t.tenant_id
+where s.hash = :hash and s.expires_at > {now}
+  and t.revoked_at is null and (t.expires_at is null or t.expires_at > {now}) and (n.id is null or n.active = 1);
+
+-- name: live_sessions
+-- Those of these that have not ended; whether their tokens have is asked by `live_tokens`.
+select s.hash from {rows(hash text)} as r join hw_session s on s.hash = r.hash where s.expires_at > {now};
+
+-- name: end_session
+delete from hw_session where hash = :hash;
+
+-- name: ended_session
+select 1 from hw_session where expires_at <= {now} limit 1;
+
+-- name: prune_sessions
+delete from hw_session where id in (select s.id from hw_session s where s.expires_at <= {now} order by s.expires_at limit :limit)
+returning 1;
 
 -- name: take_key
 -- The key is ours if nobody has it, or had it too long ago. While another transaction is taking it, this waits for its end.
