@@ -58,6 +58,7 @@ def serve_bare(pipe: Connection, _: str) -> None:
 
     bare.add_api_route("/api/jobs", make, methods=["POST"], status_code=201)
     held = socket.create_server(("127.0.0.1", 0), backlog=2048)
+    held.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     server = uvicorn.Server(uvicorn.Config(bare, log_config=None, access_log=False))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[held])), daemon=True)
     thread.start()

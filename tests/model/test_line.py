@@ -1,0 +1,38 @@
+"""Who is ahead of a job: those who need the same are judged once, and the answer is as if each were."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.model.waiting import Hand, LaneLoad, Queued, Scene, _ahead, _competes, _obstacles
+
+LANES = {
+    1: LaneLoad("global", 2, free=1),
+    2: LaneLoad("gpu", 1, resource=True, free=0),
+    3: LaneLoad("disk", None, resource=True),
+}
+KIND = st.tuples(
+    st.sampled_from(["a", "b"]),
+    st.sampled_from([(), (1,), (1, 2), (3,)]),
+    st.sampled_from([None, 8, 9]),
+    st.booleans(),
+    st.sampled_from([None, (4, 0), (4, 1)]),
+)
+HANDS = st.sampled_from([(), (Hand(frozenset("ab"), 1, 0),), (Hand(frozenset("a"), 1, 1),)])
+
+
+@given(st.lists(KIND, max_size=12), KIND, HANDS, st.data())
+def test_the_line_is_as_if_each_were_judged(
+    kinds: list[tuple[str, tuple[int, ...], int | None, bool, tuple[int, int] | None]],
+    asked: tuple[str, tuple[int, ...], int | None, bool, tuple[int, int] | None],
+    hands: tuple[Hand, ...],
+    data: st.DataObject,
+) -> None:
+    line = tuple(Queued(n, *kind) for n, kind in enumerate(kinds, 100))
+    scene, job = Scene(now=1, lanes=LANES, hands=hands, line=line), Queued(7, *asked)
+    place = data.draw(st.integers(0, len(line)))
+    obstacles = _obstacles(job, scene)
+    each = {n for n, one in enumerate(line[:place]) if _competes(one, job, obstacles, scene)}
+    assert _ahead(job, place, scene) == each
+    assert [scene.places[one.id] for one in line] == list(range(len(line)))
