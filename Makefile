@@ -14,7 +14,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/.headway ## start Headway on a SQLite file and show jobs at work
-	@$(BIN)/headway demo $(ARGS)
+	@$(BIN)/headway demo --open $(ARGS)
 
 test: .venv/.headway ## run every test, on SQLite and PostgreSQL
 	@echo "Running the tests"

@@ -30,7 +30,7 @@ from headway.tasks import BUILT_IN
 if TYPE_CHECKING:
     from headway.clock import Clock
     from headway.composing import Mounted
-    from headway.config import Settings
+    from headway.config import Explained, Settings
     from headway.engine.direct import Caller
     from headway.engine.secrets import Vault
 
@@ -154,6 +154,12 @@ class App:
             if self._settings is None:
                 self._settings = load(self._config, os.environ, self._overrides)
             return self._settings
+
+    def explained(self) -> list[Explained]:
+        """Every setting: its value without its secrets, where it was given, what it means."""
+        from headway.config import explain
+
+        return explain(self.settings)
 
     @property
     def vault(self) -> Vault:

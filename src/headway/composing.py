@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
 
 from headway.api.access import Door
-from headway.api.app import make
 from headway.api.server import Server, refuse_open
-from headway.api.service import Service, Terms
+from headway.api.service import Service, Setting, Terms
 from headway.api.wire import hooks
+from headway.dashboard.site import make
+from headway.engine import declared, limits
 from headway.engine.deliverer import Deliverer
-from headway.engine.health import Health, ready
+from headway.engine.health import Health, ready, rounds
 from headway.engine.loop import Loop
 from headway.engine.pruner import Pruner
 from headway.engine.recovery import Recovery
@@ -23,12 +25,39 @@ from headway.engine.scheduler import Scheduler
 from headway.engine.sending import Guard
 from headway.engine.supervisor import Part, Supervisor
 from headway.engine.worker import Wishes, Worker
+from headway.model.policies import find
+from headway.store.lanes import read_concurrency
 from headway.store.wall import wall_state
 
 if TYPE_CHECKING:
     from headway.app import App
 
+log = logging.getLogger("headway")
 ROLES = ("api", "scheduler", "worker")
+
+
+def settle(app: App, roles: Sequence[str], *, adopt: bool = False) -> Iterator[str]:
+    """Brings what the settings say about limits, and the schedules that the code declares, into the database; what
+    changed there, and what did not, in words."""
+    settings = app.settings
+    wished = settings.concurrency.value(settings.aging)
+    found = limits.settle(app.database, wished, settings.resources, actor=app.client.actor, adopt=adopt)
+    if found.changed:
+        yield f"these settings are in force now: {_changes(found)}"
+    if found.refused:
+        stays = "; ".join(str(difference) for difference in found.refused)
+        yield f"other workers live, so the database wins over these settings: {stays}; --adopt-settings takes over"
+    with app.database.read() as tx:
+        find(read_concurrency(tx)[0].policy)  # a policy of others may not be importable here
+    if "scheduler" in roles:
+        yield from declared.settle(app.client, app.schedules.values()).lines()
+
+
+def _changes(found: limits.Settled) -> str:
+    shown = limits.shown
+    changed = "; ".join(f"{one.name} {shown(one.wished)} (was {shown(one.stored)})" for one in found.changed)
+    jobs = f"waiting job{'s' if found.relaned > 1 else ''}"
+    return f"{changed}; {found.relaned} {jobs} got other lanes" if found.relaned else changed
 
 
 def supervisor(app: App, roles: Sequence[str], tasks: Sequence[str] = ()) -> Supervisor:
@@ -49,15 +78,19 @@ def supervisor(app: App, roles: Sequence[str], tasks: Sequence[str] = ()) -> Sup
     if "api" in roles:
         served = server(app)
         served.service.health = lambda: _health(app, made, roles)
+        served.service.rounds = lambda: rounds(_loops(made))
         parts.append(served)
     return made
 
 
 def _health(app: App, made: Supervisor, roles: Sequence[str]) -> Health:
-    loops = [part for part in (made.recovery, *made.loops) if isinstance(part, Loop)]
     own = made.worker.who.id if made.worker is not None else None
     wall = wall_state if app.database.dialect == "postgres" else None
-    return ready(app.database, roles=roles, worker_id=own, loops=loops, wall=wall)
+    return ready(app.database, roles=roles, worker_id=own, loops=_loops(made), wall=wall)
+
+
+def _loops(made: Supervisor) -> list[Loop]:
+    return [part for part in (made.recovery, *made.loops) if isinstance(part, Loop)]
 
 
 def worker(app: App, tasks: Sequence[str]) -> Worker:
@@ -87,14 +120,19 @@ def service(app: App) -> Service:
         legacy_research=settings.legacy.research,
         allow_private=settings.webhooks.allow_private,
     )
-    return Service(app.client, terms, caller=lambda: app.caller)
+    return Service(
+        app.client,
+        terms,
+        caller=lambda: app.caller,
+        settings=lambda: [Setting(*one) for one in app.explained()],
+    )
 
 
 def server(app: App) -> Server:
     settings = app.settings
     made = service(app)
     refuse_open(made)
-    return Server(made, host=settings.host, port=settings.port)
+    return Server(made, make(made), host=settings.host, port=settings.port)
 
 
 class Mounted:
@@ -128,10 +166,16 @@ class Mounted:
 @asynccontextmanager
 async def lifespan(app: App, roles: Sequence[str]) -> AsyncIterator[None]:
     """The moving parts, for as long as the application around them lives."""
-    made = await to_thread.run_sync(lambda: supervisor(app, roles))
+    made = await to_thread.run_sync(lambda: _prepared(app, roles))
     await to_thread.run_sync(made.start)
     try:
         yield
     finally:
         await to_thread.run_sync(made.stop)
         await to_thread.run_sync(app.close)
+
+
+def _prepared(app: App, roles: Sequence[str]) -> Supervisor:
+    for line in settle(app, roles):
+        log.info("%s", line)
+    return supervisor(app, roles)

@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from headway import App
+from tests.support import forms
 from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -74,6 +75,28 @@ def test_it_serves_and_works_inside_another_application(database_url: str, tmp_p
     with App(database_url) as app, app.database.read() as tx:
         left = [row for row in tx.run("shown_workers", within=10**12) if row[-2] is None]
     assert left == []
+
+
+def test_what_the_code_and_the_settings_say_is_in_force(database_url: str, tmp_path: Path) -> None:
+    """As with `headway up`: declared schedules, limits, resources."""
+    with embedded(database_url, tmp_path) as (http, _):
+        (schedule,) = http.get("/headway/api/schedules").json()["items"]
+        assert (schedule["name"], schedule["origin"], schedule["enabled"]) == ("nightly", "code", True)
+        limits = http.get("/headway/api/limits").json()
+        found = {one["name"]: one["limit"] for one in limits["items"]}
+        assert found["ollama"] == 3
+        assert 2 in found.values()
+
+
+def test_the_pages_are_served_inside_another_application(sqlite_url: str, tmp_path: Path) -> None:
+    with embedded(sqlite_url, tmp_path) as (http, _):
+        page = http.get("/headway/", follow_redirects=True)
+        assert str(page.url).endswith("/headway/ui/")
+        assert page.status_code == 200
+        assert 'href="/headway/ui/queue"' in page.text
+        assert http.get("/headway/ui/static/headway.js").status_code == 200
+        answer = forms.fill_at(http, "/headway", "/", "/queue/pause", note="for the night")
+        assert "for the night" in answer.text
 
 
 def _live(http: httpx.Client) -> int:

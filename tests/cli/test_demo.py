@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
@@ -38,6 +40,7 @@ def test_the_whole_story(temporary: Path, folder: Path) -> None:
     assert said.err == ""
     story = said.out
     for line in (
+        r"dashboard http://127\.0\.0\.1:\d+/ui/",
         r"job 1 demo.bake COMPLETED",
         r"job 2 demo.flaky FAILED: ConnectionError: the oven did not answer \(attempt 1\)",
         r"job 3 demo.flaky FAILED: ConnectionError: the oven did not answer \(attempt 2\)",
@@ -90,6 +93,35 @@ def test_in_a_terminal(temporary: Path, folder: Path) -> None:
         assert words in screen.text
     assert all(len(line) <= 80 for line in screen.lines)
     assert nothing_is_left(temporary)
+
+
+def test_its_dashboard_shows_what_runs(temporary: Path, folder: Path) -> None:
+    """The address is said before the first job, and answers while the scenes go on."""
+    with running("demo", cwd=folder, PYTHONUNBUFFERED="1") as process:
+        address = line_of(process.stdout, "  dashboard ").split()[-1]
+        with httpx.Client(base_url=address.removesuffix("/ui/"), trust_env=False) as http:
+            until(lambda: "demo.bake" in http.get("/ui/", follow_redirects=True).text)
+            until(lambda: http.get("/api/jobs/1").json()["progress"] is not None)
+            assert http.get("/ui/workers").status_code == 200
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(30) == 130
+    until(lambda: nothing_is_left(temporary))
+
+
+def test_at_a_terminal_the_dashboard_stays_until_it_is_ended(
+    temporary: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole story takes a minute there: this one has two scenes."""
+    short = "import sys; from headway.cli import demo, main; demo.SCENES = demo.SCENES[:2]; sys.exit(main.main())"
+    monkeypatch.setattr("tests.support.terminal.PROGRAM", (sys.executable, "-c", short))
+    with terminal("demo", cwd=folder, DISPLAY="", WAYLAND_DISPLAY="") as screen:
+        screen.until("Ctrl-C ends the demo.")
+        (address,) = set(re.findall(r"http://127\.0\.0\.1:\d+", screen.text))
+        with httpx.Client(base_url=address, trust_env=False) as http:
+            until(lambda: [one for one in http.get("/api/workers").json()["items"] if one["state"] == "live"])
+        screen.type("\x03")
+        assert screen.ended() == 0
+    until(lambda: nothing_is_left(temporary))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -15,9 +15,10 @@ from headway.engine.task import Wishes, make_options
 from headway.model.job import ON_ERROR, ON_LOST, ON_SHUTDOWN
 from headway.model.outcome import FailureKind
 from headway.model.states import State, Verb
-from tests.docs.pages import PAGES, ROOT, anchors, links, page_name, prose
+from tests.docs.pages import PAGES, ROOT, anchors, links, page_name
 
 SOURCE = ROOT / "src" / "headway"
+_PICTURE = re.compile(r"!\[[^\]]+\]\(([^)\s]+)\)")
 _KIND = re.compile(r"[\"'](?:job|worker|tenant|lane|target|reservation|token)\.[a-z_]+[\"']")
 
 
@@ -43,6 +44,12 @@ def test_links_lead_somewhere(page: Path) -> None:
         if not target.exists() or (anchor and anchor not in anchors(target)):
             lost.append(link)
     assert lost == []
+
+
+def test_pictures_are_there_and_small() -> None:
+    found = [(page.parent / name).resolve() for page in PAGES for name in _PICTURE.findall(page.read_text("utf-8"))]
+    assert {path.name for path in found} == {path.name for path in (ROOT / "docs" / "pictures").iterdir()}
+    assert [path.name for path in found if path.stat().st_size > 250_000] == []
 
 
 def test_every_page_can_be_reached() -> None:
@@ -141,34 +148,6 @@ def test_every_kind_of_event_is_explained() -> None:
 
 
 # --- nothing that is not there ------------------------------------------------------------------------------------
-
-# What is designed and not built. A paragraph, a row or an item that names one of these says so.
-UNBUILT = re.compile(r"\b(dashboard)\b")
-EXCUSES = re.compile(r"not built yet|not part of this version|refused in this version|without effect|no effect")
-# These speak of the whole design on purpose, or belong to other pages' tests.
-WHOLE_DESIGN = {"docs/settings.md", "docs/promises.md", "docs/verify.md", "docs/glossary.md"}
-GUIDES = [page for page in PAGES if page_name(page) not in WHOLE_DESIGN and page.parent.name != "decisions"]
-
-
-def pieces(page: Path) -> list[str]:
-    """Paragraphs, table rows and list items, without the section about what comes next."""
-    found: list[str] = [""]
-    skipped = False
-    for line in prose(page):
-        if line.startswith("#"):
-            skipped = line.strip("# ").lower() == "what comes next"
-        if skipped:
-            continue
-        if not line.strip() or line.startswith(("|", "#")) or re.match(r"\s*([-*]|[0-9]+\.) ", line):
-            found.append("")
-        found[-1] += line + "\n"
-    return [piece for piece in found if piece.strip()]
-
-
-@pytest.mark.parametrize("page", GUIDES, ids=page_name)
-def test_what_is_not_built_is_not_described_as_if_it_were(page: Path) -> None:
-    boasts = [piece for piece in pieces(page) if UNBUILT.search(piece) and not EXCUSES.search(piece)]
-    assert boasts == []
 
 
 def test_never_exactly_once_execution() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.model.estimate import Call, Estimate, Line, Occupant, Waiter, estimate, quantile, span
+from headway.model.estimate import Call, Estimate, Line, Occupant, Waiter, estimate, estimates, quantile, span
 from headway.model.lanes import Bucket, Reserved
 
 SECOND = 1_000_000
@@ -225,3 +225,11 @@ def test_a_thousand_jobs_are_no_trouble() -> None:
     found = estimate(999, queue, TOOK)
     assert found is not None
     assert found.p50 > NOW
+
+
+def test_several_jobs_at_once_start_when_each_does() -> None:
+    shut = waiter(4, target_id=9)
+    where = line(waiter(1), waiter(2, "b"), waiter(3, due=NOW + 5 * SECOND), shut, shut=frozenset({9}))
+    alone = {number: found for number in (1, 2, 3, 4, 5) if (found := estimate(number, where, TOOK)) is not None}
+    assert estimates((1, 2, 3, 4, 5), where, TOOK) == alone
+    assert set(alone) == {1, 2, 3}

@@ -6,8 +6,9 @@ import itertools
 
 import pytest
 
+from headway.errors import WrongState
 from headway.model.states import State
-from headway.model.targets import Holder, TargetState, view
+from headway.model.targets import Holder, TargetState, check_paused, remedy, view
 
 HOLDERS = (None, State.QUEUED, State.RUNNING, State.PAUSED, State.ERROR)
 
@@ -49,3 +50,22 @@ def test_why_it_is_held_in_one_line() -> None:
     assert why(State.PAUSED, None) == "PAUSED"
     assert why(State.QUEUED, None) == "resumed: it goes first"
     assert why(State.RUNNING, None) is None
+
+
+def test_what_a_person_has_to_do_is_said_only_where_there_is_something() -> None:
+    error = Holder(7, State.ERROR, 5, "the window did not open")
+    assert remedy(view(1, "desk")) is None
+    assert remedy(view(1, "desk", holder=Holder(7, State.RUNNING, 5))) is None
+    assert remedy(view(1, "desk", holder=Holder(7, State.QUEUED, 5))) is None
+    assert "Resume job 7" in (remedy(view(1, "desk", holder=error)) or "")
+    both = remedy(view(1, "desk", holder=error, paused_at=9)) or ""
+    assert both.startswith("Resume the target")
+    assert "job 7 holds it besides" in both
+
+
+def test_resuming_a_target_is_refused_while_a_job_holds_it() -> None:
+    error = Holder(7, State.ERROR, 5, "the window did not open")
+    with pytest.raises(WrongState, match="not paused: job 7 holds it"):
+        check_paused(view(1, "desk", holder=error))
+    check_paused(view(1, "desk", holder=error, paused_at=9))
+    check_paused(view(1, "desk"))

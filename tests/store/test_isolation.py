@@ -12,6 +12,7 @@ import pytest
 from headway.engine.client import Client
 from headway.engine.groups import Groups
 from headway.engine.schedules import Schedules
+from headway.engine.sessions import Sessions
 from headway.engine.templates import Templates
 from headway.engine.tokens import Tokens
 from headway.engine.webhooks import Webhooks
@@ -83,6 +84,8 @@ HARMLESS = {
     (Schedules, "check"),
     (Tokens, "find"),
     (Tokens, "visitor"),
+    *((Sessions, name) for name in ("begin", "visitor", "end")),  # they are shown a secret, and no number
+    (Webhooks, "all_deliveries"),
     (Webhooks, "secret"),
     (Webhooks, "rotate_secret"),
 }
@@ -126,7 +129,7 @@ def test_a_verb_finds_nothing_of_another_tenant(
 
 
 def test_every_verb_is_tried() -> None:
-    kinds = (Client, Groups, Schedules, Templates, Tokens, Webhooks)
+    kinds = (Client, Groups, Schedules, Sessions, Templates, Tokens, Webhooks)
     verbs = {
         (kind, name)
         for kind in kinds
@@ -171,3 +174,4 @@ def test_lists_have_only_what_is_ones_own(shared_life: Life, mine: tuple[Client,
     assert [one.id for one in client.tokens.list()] == [own.token]
     assert [one.id for one in client.webhooks.list()] == [own.webhook]
     assert {one.tenant_id for one in client.webhooks.deliveries(webhook=own.webhook).items} == {tenant_id}
+    assert {one.tenant_id for one in client.webhooks.all_deliveries().items} == {tenant_id}

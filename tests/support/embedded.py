@@ -8,12 +8,17 @@ from fastapi import FastAPI
 
 from headway import App
 
-app = App(slots=2)
+app = App(slots=2, concurrency={"limit": 2}, resources={"ollama": 3})
 
 
 @app.task("story.generate")
 async def generate(topic: str) -> dict[str, object]:
     return {"title": topic.title(), "pid": os.getpid()}
+
+
+@app.schedule("30 2 * * mon-fri", timezone="Europe/Berlin")
+@app.task("nightly")
+async def nightly() -> None: ...
 
 
 fastapi_app = FastAPI(lifespan=app.lifespan)

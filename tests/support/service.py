@@ -13,6 +13,7 @@ from headway.api.server import Server
 from headway.composing import server, worker
 from headway.engine.worker import Worker
 from headway.testing import drain
+from tests.support.waiting import at_once
 
 SECONDS = 30.0
 
@@ -58,8 +59,8 @@ class Site:
         return made
 
     def drain(self) -> None:
-        """Runs what can be run, in this process."""
-        drain(self.app)
+        """Runs what can be run, in this process. In another thread: beside a browser this one has a loop of its own."""
+        at_once([lambda: drain(self.app)])[0].result()
 
     def worker(self) -> Worker:
         return worker(self.app, [])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -67,10 +67,11 @@ NOUNS: Sequence[Routes] = (
 )
 
 
-def make(service: Service) -> Door:
-    """The ASGI application of a service."""
+def make(service: Service, more: Callable[[FastAPI], None] = lambda app: None) -> Door:
+    """The ASGI application of a service. `more` is added beside the API."""
     app = build()
     app.state.service = service
+    more(app)
     direct.mount_own_paths(app, service.system.registry)
     return Door(KeepSlashes(app), service)
 

@@ -36,7 +36,7 @@ def create(here: Here, body: bodies_plans.WholeSchedule) -> Response:
     def work(client: Client) -> Schedule:
         with _wire_names():
             wished = Definition.parse(body.definition())
-            _may_define(here, wished)
+            may_define(here, wished)
             return client.schedules.create(body.name, wished.facts(), enabled=body.enabled is not False)
 
     return here.make_once(work, lambda made: _shown(here, made, 201), body.model_dump())
@@ -59,8 +59,8 @@ def _edit(here: Visit, schedule_id: int, changes: Mapping[str, Any], enabled: bo
     def look() -> Schedule:
         seen = here.client.schedules.get(schedule_id)
         if changes:  # switching it on and off is everybody's
-            _may_define(here, seen.parsed)
-            _may_define(here, seen.parsed.changed({name: changes[name] for name in changes if name != "name"}))
+            may_define(here, seen.parsed)
+            may_define(here, seen.parsed.changed({name: changes[name] for name in changes if name != "name"}))
         return seen
 
     with _wire_names():
@@ -78,21 +78,23 @@ def delete(here: Here, schedule_id: Id) -> Response:
 
     def look() -> Schedule:
         seen = here.client.schedules.get(schedule_id)
-        _may_define(here, seen.parsed)
+        may_define(here, seen.parsed)
         return seen
 
     gone = as_seen(here, look, lambda seen, version: here.client.schedules.delete(seen.id, if_version=version))
     return _shown(here, gone)
 
 
-def _may_define(here: Visit, definition: Definition) -> None:
+def may_define(here: Visit, definition: Definition) -> None:
+    """Refused unless this visitor may make, change and delete a schedule that says this."""
     if here.visitor.role.may(Role.ADMIN):
         return
     check_policy(here.visitor, definition.on_failure)
-    check_tasks(here.visitor, _tasks(here, definition))
+    check_tasks(here.visitor, tasks_run(here, definition))
 
 
-def _tasks(here: Visit, definition: Definition) -> list[str]:
+def tasks_run(here: Visit, definition: Definition) -> list[str]:
+    """All tasks of a schedule, also through templates."""
     return tasks_of(definition, lambda which: _task_of(here, which))
 
 
@@ -139,7 +141,7 @@ def run(here: Here, schedule_id: Id, body: bodies_plans.Run | None = None) -> Re
     def look() -> Schedule:
         seen = here.client.schedules.get(schedule_id)
         if wish.params:
-            check_new_params(here.visitor, _tasks(here, seen.parsed))
+            check_new_params(here.visitor, tasks_run(here, seen.parsed))
         return seen
 
     def work(client: Client) -> int:

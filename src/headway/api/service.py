@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from headway.engine.client import Client
-from headway.engine.health import Health, ready
+from headway.engine.health import Health, Round, ready
 from headway.engine.metrics import Metrics
 from headway.engine.tail import Tail
 from headway.model.access import Role, Visitor
@@ -42,14 +42,31 @@ class Terms:
     allow_private: bool = False
 
 
-class Service:
-    """Shared by all requests of a process."""
+class Setting(NamedTuple):
+    """One setting as it is in force: `value` without its secrets, `source` where it was given."""
 
-    def __init__(self, client: Client, terms: Terms, *, caller: Callable[[], Caller] | None = None) -> None:
+    name: str
+    value: str
+    source: str
+    meaning: str
+
+
+class Service:
+    """Shared by all requests of a process. `settings` tells those of the process."""
+
+    def __init__(
+        self,
+        client: Client,
+        terms: Terms,
+        *,
+        caller: Callable[[], Caller] | None = None,
+        settings: Callable[[], Sequence[Setting]] = tuple,
+    ) -> None:
         self.system = client
         self.database: Database = client.database
         self.terms = terms
         self.caller = caller
+        self.settings = settings
         self.closing = threading.Event()
         self.direct_calls = threading.Semaphore(DIRECT_CALLS)
         # What waits or runs for somebody, and how it is told to end.
@@ -57,6 +74,7 @@ class Service:
         self.metrics = Metrics(client.database)
         # How the process stands that we are a part of; whoever composes it knows more of its parts.
         self.health: Callable[[], Health] = lambda: ready(client.database)
+        self.rounds: Callable[[], Sequence[Round]] = tuple
         self._lock = threading.Lock()
         self._clients: OrderedDict[tuple[str, str], Client] = OrderedDict()
         self._walls: dict[int, Database] = {}

@@ -16,9 +16,9 @@ from headway.api.wire import answers, answers_lanes, bodies, bodies_lanes
 from headway.api.wire.jobs import job_json
 from headway.api.wire.lanes import target_json
 from headway.engine.client import Client
-from headway.errors import BadInput, NotFound, WrongState
+from headway.errors import BadInput, NotFound
 from headway.model import words
-from headway.model.targets import TargetState, TargetView
+from headway.model.targets import TargetView, check_paused
 from headway.store import reading, targets
 
 routes = Routes("targets")
@@ -131,10 +131,7 @@ def pause(here: Here, name: Name, body: bodies_lanes.PauseTarget | None = None) 
 @routes.post(f"{NAMED}/resume", answer=answers_lanes.Target)
 def resume(here: Here, name: Name, body: bodies.Body | None = None) -> Response:
     """Start jobs on a paused target again."""
-    before = _shown(here, name)
-    if before.state is TargetState.HELD:
-        text = f"the target {name!r} is not paused: job {before.held_by} holds it ({before.reason}); resume, resolve,"
-        raise WrongState(f"{text} retry, release or cancel that job", status=before.state.value, job_id=before.held_by)
+    check_paused(_shown(here, name))
     here.client.resume_target(name)
     return answer(target_json(_shown(here, name)))
 

@@ -7,6 +7,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -27,6 +28,9 @@ def register(root: typer.Typer) -> None:
     def demo(
         call: Call,
         fast: Annotated[bool, typer.Option("--fast", help="Without the pauses that make it readable.")] = False,
+        open_: Annotated[
+            bool, typer.Option("--open", help="Show its dashboard in a browser, where there is a display.")
+        ] = False,
     ) -> int:
         """Watch Headway at work for a minute: progress, retries, order, targets, a schedule, a crash."""
         from headway.cli.demo_stage import Stage
@@ -39,7 +43,11 @@ def register(root: typer.Typer) -> None:
             ):
                 for scene in SCENES:
                     scene(stage)
+                    if open_ and scene is opening:
+                        stage.open_browser()
                 ending(stage)
+                if stage.is_watched:
+                    stay(stage)
             return 0
         except KeyboardInterrupt:
             call.out.say("headway: the demo was stopped; nothing is left of it")
@@ -61,11 +69,13 @@ def opening(stage: Stage) -> None:
     stage.tell("Here both are real:")
     stage.tell(f"  database  {stage.database}")
     stage.tell(f"  worker    process {pid}")
+    stage.tell(f"  dashboard {stage.address}")
+    stage.tell("The dashboard is a page for your browser. It shows all of what follows, while it happens.")
     stage.tell("One job runs at a time, which is the default: they are long and want the machine for themselves.")
 
 
 def progress(stage: Stage) -> None:
-    stage.title("1. A job with progress", "The work reports how far it is; `headway top` and `headway jobs show` tell.")
+    stage.title("1. A job with progress", "The work reports how far it is: the dashboard and `headway top` tell.")
     stage.enqueue("demo.bake", {"loaves": 8, "seconds": stage.pace(5.0)})
     stage.watch("a job at work", all_in("COMPLETED"))
 
@@ -201,17 +211,35 @@ def checking(stage: Stage) -> None:
 
 
 def ending(stage: Stage) -> None:
-    stage.title("Now you", "The demo's folder is removed. In a folder of your own:")
+    stage.title("Now you", "The demo's folder is removed when it ends. In a folder of your own:")
     if shutil.which("headway") is None:  # `make demo` has it in .venv
         stage.tell(f'export PATH="{Path(sys.argv[0]).absolute().parent}:$PATH"')
     for line, meaning in (
-        ("headway up", "start Headway here, on ./headway.db"),
+        ("headway up", "start Headway here, on ./headway.db, with its dashboard"),
         ("headway sh --follow -- echo hello", "in another terminal: a job of any program"),
         ("headway jobs ls", "what there is, and how it ended"),
         ("headway top", "what runs and what waits, live"),
         ("headway up --app jobs.py:app", "run your own Python functions"),
     ):
         stage.tell(f"{line:<36}{meaning}")
+
+
+def stay(stage: Stage) -> None:
+    """The dashboard goes on, with a worker behind it, until Ctrl-C."""
+    stage.stop_worker()
+    stage.start_worker()
+    stage.title("The dashboard stays", f"{stage.address} shows what was done here. Some things to try:")
+    for line in (
+        "Schedules: run the nightly HR sync now, and watch its stages under Executions",
+        "History: the failed runs; open one and retry it",
+        "Queue: pause it, make some jobs, drag them into another order, resume",
+        "Workers: kill -9 the process that is named there, and see what becomes of its job",
+    ):
+        stage.tell(f"  {line}")
+    stage.tell("Ctrl-C ends the demo.")
+    with suppress(KeyboardInterrupt):
+        stage.wait()
+    stage.tell("")
 
 
 SCENES = (

@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+import webbrowser
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headway.api.server import Server
 from headway.api.wire.jobs import job_json
 from headway.app import App
 from headway.cli.demo_tasks import app
@@ -18,6 +20,7 @@ from headway.cli.limits import lane_table
 from headway.cli.out import Out, paragraph, styled, table
 from headway.cli.tables import note, status_text
 from headway.cli.targets import target_table
+from headway.composing import server
 from headway.engine.client import Client
 from headway.engine.limits import settle
 from headway.errors import HeadwayError
@@ -51,6 +54,7 @@ class Stage:
         self.fast = fast
         self.database = folder / "headway.db"
         self.worker: subprocess.Popen[bytes] | None = None
+        self.server: Server | None = None
         self.app: App = app
         self.since = 0
         self.heading = ""
@@ -63,14 +67,41 @@ class Stage:
         own.write_text(SETTINGS)
         for name in [name for name in os.environ if name.startswith("HEADWAY_")]:
             del os.environ[name]
-        self.app.configure(own, {"database": str(self.database)})
+        self.app.configure(own, {"database": str(self.database), "host": "127.0.0.1", "port": 0})
         settings = self.app.settings
         settle(self.client.database, settings.concurrency.value(None), settings.resources, actor=self.client.actor)
+        # The server alone: what a crash leaves is for the next worker to find, as the story has it.
+        self.server = server(self.app)
+        self.server.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop_worker()
+        if self.server is not None:
+            self.server.stop()
+            self.server.join()
         self.app.close()
+
+    @property
+    def address(self) -> str:
+        """Of the dashboard."""
+        assert self.server is not None
+        return f"{self.server.url}/ui/"
+
+    @property
+    def is_watched(self) -> bool:
+        """By somebody at a terminal who has time."""
+        return self.out.stdout.is_terminal and not self.fast and not self.out.as_json
+
+    def open_browser(self) -> None:
+        """Where there is something to show it on; a browser of text would take the terminal away."""
+        if sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+            webbrowser.open(self.address)
+
+    def wait(self) -> None:
+        """Until somebody stops it."""
+        while True:
+            time.sleep(3600.0)
 
     @property
     def client(self) -> Client:

@@ -88,6 +88,7 @@ def serve(
 ) -> int:
     """Runs the parts of a process until a signal comes."""
     from headway.cli.opening import await_database
+    from headway.composing import settle
     from headway.composing import supervisor as compose
 
     _log_to_stderr()
@@ -96,9 +97,8 @@ def serve(
     _try_policy(app, served)
     with app:
         await_database(app, call.out.say, wait=wait)
-        _settle_limits(call, app, adopt)
-        if "scheduler" in roles:
-            _settle_schedules(call, app)
+        for line in settle(app, roles, adopt=adopt):
+            call.out.say(f"headway: {line}")
         supervisor = compose(app, roles, tasks)
         _on_signals(supervisor, app.settings.shutdown_grace)
         _announce(call, app, roles, served, _address(supervisor))
@@ -127,42 +127,6 @@ def _try_policy(app: App, served: Sequence[str]) -> None:
     find(wished.policy)
     for task in served:
         wished.lanes(task, app.registry.get(task).options.resources, on_target=False)
-
-
-def _settle_limits(call: Call, app: App, adopt: bool) -> None:
-    """One line when the settings change what the database says, and one when they do not."""
-    from headway.app import current_user
-    from headway.engine import limits
-    from headway.model.policies import find
-    from headway.store.lanes import read_concurrency
-
-    settings = app.settings
-    found = limits.settle(
-        app.database, settings.concurrency.value(settings.aging), settings.resources, actor=current_user(), adopt=adopt
-    )
-    if found.changed:
-        shown = limits.shown
-        changed = "; ".join(f"{one.name} {shown(one.wished)} (was {shown(one.stored)})" for one in found.changed)
-        moved = (
-            f"; {found.relaned} waiting job{'s' if found.relaned > 1 else ''} got other lanes" if found.relaned else ""
-        )
-        call.out.say(f"headway: these settings are in force now: {changed}{moved}")
-    if found.refused:
-        stays = "; ".join(str(difference) for difference in found.refused)
-        call.out.say(
-            f"headway: other workers live, so the database wins over these settings: {stays};"
-            " --adopt-settings takes over"
-        )
-    with app.database.read() as tx:
-        find(read_concurrency(tx)[0].policy)  # a policy of others may not be importable here
-
-
-def _settle_schedules(call: Call, app: App) -> None:
-    """The schedules that the code declares, brought into the database; what changed there is said."""
-    from headway.engine.declared import settle
-
-    for line in settle(app.client, app.schedules.values()).lines():
-        call.out.say(f"headway: {line}")
 
 
 def _address(supervisor: Supervisor) -> str | None:

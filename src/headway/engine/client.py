@@ -37,6 +37,7 @@ from headway.store.tenants import Statement, admitting
 
 if TYPE_CHECKING:
     from headway.engine.schedules import Schedules
+    from headway.engine.sessions import Sessions
     from headway.engine.templates import Templates
     from headway.engine.tenants import Tenants
     from headway.engine.tokens import Tokens
@@ -131,6 +132,12 @@ class Client:
         from headway.engine.schedules import Schedules  # it makes jobs of tasks, which are enqueued through a client
 
         return Schedules(self)
+
+    @cached_property
+    def sessions(self) -> Sessions:
+        from headway.engine.sessions import Sessions
+
+        return Sessions(self)
 
     @cached_property
     def templates(self) -> Templates:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from headway.engine.loop import Loop
 from headway.errors import HeadwayError, Unreachable
@@ -44,6 +47,30 @@ class Health:
 
     def warn(self, code: str, text: str) -> None:
         self.warnings.append(Reason(code, text))
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A part of this process that goes round: how it stands (`fine`, `not started`, `ended`, `stuck`), how many seconds
+    ago a round last went well, and how long it waits between two."""
+
+    name: str
+    state: str
+    quiet: float | None
+    pace: float
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """What the data is kept in. Sizes are in bytes; `free` is what is left where files are attached, if that can be
+    found out; `ping` is the round trip of the simplest query, in seconds."""
+
+    dialect: str
+    schema: int
+    size: int
+    ping: float
+    artifacts: Path
+    free: int | None
 
 
 def ready(
@@ -102,9 +129,41 @@ def _lag(tx: Tx, health: Health) -> None:
 
 
 def _loop(loop: Loop, health: Health) -> None:
-    if loop.thread is None:
-        return
-    if not loop.thread.is_alive() and not loop.ended.is_set():
+    found = _round(loop)
+    if found.state == "ended":
         health.refuse("part_ended", f"{loop.name} has ended by itself: start this process again")
-    elif (quiet := loop.quiet_for()) is not None and quiet > MISSED_ROUNDS * loop.pace + LATE_TICK:
-        health.refuse("part_stuck", f"{loop.name} has not done its round for {quiet:.0f} s")
+    elif found.state == "stuck":
+        health.refuse("part_stuck", f"{loop.name} has not done its round for {found.quiet:.0f} s")
+
+
+def rounds(loops: Iterable[Loop]) -> list[Round]:
+    return [_round(loop) for loop in loops]
+
+
+def _round(loop: Loop) -> Round:
+    quiet, state = loop.quiet_for(), "fine"
+    if loop.thread is None:
+        state = "not started"
+    elif not loop.thread.is_alive() and not loop.ended.is_set():
+        state = "ended"
+    elif quiet is not None and quiet > MISSED_ROUNDS * loop.pace + LATE_TICK:
+        state = "stuck"
+    return Round(loop.name, state, quiet, loop.pace)
+
+
+def storage(database: Database, artifacts: Path) -> Storage:
+    with database.read() as tx:
+        began = time.perf_counter()
+        tx.run("ping")
+        ping = time.perf_counter() - began
+        ((schema,),), size = tx.run("schema_version"), figures.size(tx)
+    return Storage(database.dialect, int(schema), size, ping, artifacts, _free(artifacts))
+
+
+def _free(folder: Path) -> int | None:
+    """The folder itself comes into being with the first file."""
+    existing = next((one for one in (folder.absolute(), *folder.absolute().parents) if one.exists()), None)
+    try:
+        return None if existing is None else shutil.disk_usage(existing).free
+    except OSError:
+        return None

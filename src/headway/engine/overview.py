@@ -31,7 +31,8 @@ class Overview:
     waiting: list[Waiting]
 
 
-def overview(tx: Tx, tenant_id: int, now: int, *, listed: int = 10) -> Overview:
+def overview(tx: Tx, tenant_id: int, now: int, *, listed: int = 10, foresee: bool = False) -> Overview:
+    """`foresee`: with when those that wait may start."""
     return Overview(
         now,
         reading.counts(tx, tenant_id, since=now - micros(DAY)),
@@ -39,5 +40,5 @@ def overview(tx: Tx, tenant_id: int, now: int, *, listed: int = 10) -> Overview:
         targets.blocked(tx, tenant_id),
         [(worker, lives(worker)) for worker in reading.workers(tx, within=0.0)],
         reading.list_jobs(tx, tenant_id, Filters(frozenset({State.RUNNING})), listed).items,
-        reading.queue(tx, tenant_id, listed, lives=lives),
+        reading.queue(tx, tenant_id, listed, lives=lives, foresee=foresee),
     )

@@ -96,13 +96,14 @@ class Webhooks:
         outbox.disarm(client.lanes.database)
         return gone
 
-    def rotate(self, number: int, *, secret: str | None = None) -> Endpoint:
+    def rotate(self, number: int, *, secret: str | None = None, if_version: int | None = None) -> Endpoint:
         """Another secret. For a day the old one signs too, so that receivers can change over."""
         client = self.client
         fresh = new_secret() if secret is None else model.check_secret(secret)
 
         def work(tx: Tx) -> Endpoint:
             found = endpoints.lock(tx, client.tenant_id, number)
+            endpoints.expect(found, if_version)
             until = endpoints.now(tx) + micros(model.KEEPS_OLD_SECRET)
             wished = replace(found, secret=fresh, old_secret=found.secret, old_until=until)
             return endpoints.save(tx, wished, "rotated", client.actor)
@@ -153,21 +154,31 @@ class Webhooks:
         webhook: int | None = None,
         job: int | None = None,
         status: str | None = None,
+        event: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[Delivery]:
         """To one endpoint, or about one job; newest first."""
         if (webhook is None) == (job is None):
             raise BadInput("say one of webhook and job", field="webhook")
-        if status is not None and status not in STATUSES:
-            raise BadInput(f"status: a delivery is {', '.join(STATUSES)}, not {status!r}", field="status")
+        _check_status(status)
         tenant_id = self.client.tenant_id
         with self.client.database.read() as tx:
             if webhook is not None:
                 endpoints.find(tx, tenant_id, webhook)
             if job is not None:
                 jobs.find(tx, job, tenant_id)
-            return deliveries.page(tx, endpoint_id=webhook, job_id=job, status=status, limit=limit, cursor=cursor)
+            return deliveries.page(
+                tx, tenant_id, endpoint_id=webhook, job_id=job, status=status, event=event, limit=limit, cursor=cursor
+            )
+
+    def all_deliveries(
+        self, *, status: str | None = None, event: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> Page[Delivery]:
+        """To anybody, about anything; newest first."""
+        _check_status(status)
+        with self.client.database.read() as tx:
+            return deliveries.page(tx, self.client.tenant_id, status=status, event=event, limit=limit, cursor=cursor)
 
     def delivery(self, number: int) -> Delivery:
         with self.client.database.read() as tx:
@@ -188,6 +199,11 @@ class Webhooks:
     def list(self, *, after: int = 0, limit: int = 200) -> list[Endpoint]:
         with self.client.database.read() as tx:
             return endpoints.page(tx, self.client.tenant_id, after=after, limit=limit)
+
+
+def _check_status(status: str | None) -> None:
+    if status is not None and status not in STATUSES:
+        raise BadInput(f"status: a delivery is {', '.join(STATUSES)}, not {status!r}", field="status")
 
 
 def new_secret() -> str:

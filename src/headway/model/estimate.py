@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -36,8 +36,8 @@ class Estimate:
     p90: int
 
     def shown(self, now: int) -> str:
-        likely = f"in about {span(self.p50 - now)}" if self.p50 > now else "any moment now"
-        latest = f" (at most {span(self.p90 - now)})" if self.p90 > max(self.p50, now) else ""
+        likely = f"in about {span(self.p50 - now)}" if self.p50 - now >= 1_000_000 else "any moment now"
+        latest = f" (at most {span(self.p90 - now)})" if self.p90 - max(self.p50, now) >= 1_000_000 else ""
         return f"starts {likely}{latest}"
 
 
@@ -126,10 +126,14 @@ History = Mapping[Kind, Sequence[int]]
 
 def estimate(job_id: int, line: Line, history: History) -> Estimate | None:
     """None where it depends on something that nobody can foresee: a person, or work without a history."""
-    found = [_Play(line, _durations(history, share)).start_of(job_id) for share in (0.5, 0.9)]
-    p50, p90 = found
+    return estimates({job_id}, line, history).get(job_id)
+
+
+def estimates(wanted: Collection[int], line: Line, history: History) -> dict[int, Estimate]:
+    """The same of several jobs; those that nobody can foresee are left out."""
+    p50, p90 = (_Play(line, _durations(history, share)).starts_of(wanted) for share in (0.5, 0.9))
     # Longer work may by chance let a job start sooner; people want to know when at the latest.
-    return None if p50 is None or p90 is None else Estimate(p50, max(p50, p90))
+    return {job_id: Estimate(p50[job_id], max(p50[job_id], p90[job_id])) for job_id in p50.keys() & p90.keys()}
 
 
 def _durations(history: History, share: float) -> dict[Kind, int]:
@@ -168,6 +172,8 @@ class _Play:
         self.queues: dict[int, list[Place]] = {}
         self.holders: dict[int, int] = {}
         self.open: dict[int, int] = {}
+        self.started: dict[int, int] = {}
+        self.sought: set[int] = set()
         self.order = sorted(range(len(self.slots)), key=lambda n: len(line.hands[n][0]))
         self.later = sorted(((one.due, one.id) for one in line.waiting), reverse=True)
         granted = [call.occupant for call in line.calls if call.reserved.granted]
@@ -176,18 +182,16 @@ class _Play:
             self._count(one, -1)
             self._begin(one)
 
-    def start_of(self, job_id: int) -> int | None:
-        if job_id not in self.waiting:
-            return None
+    def starts_of(self, wanted: Collection[int]) -> dict[int, int]:
+        """When these start, as far as they do."""
+        self.sought = set(wanted) & self.waiting.keys()
         self._arrive()  # what is overdue ends at any moment, but has not ended yet
         while True:
             self._grant()
             self._claim()
-            if job_id not in self.waiting:
-                return self.time
-            following = self._next_event()
+            following = self._next_event() if self.sought else None
             if following is None:
-                return None
+                return {job_id: self.started[job_id] for job_id in wanted if job_id in self.started}
             self.time = following
             self._end()
             self._arrive()
@@ -365,6 +369,8 @@ class _Play:
 
     def _start(self, one: Waiter, hand: int) -> None:
         """The plan took the lanes already."""
+        self.started[one.id] = self.time
+        self.sought.discard(one.id)
         self.slots[hand] -= 1
         self._close(one)
         if one.target_id is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from headway.errors import WrongState
 from headway.model.states import State
 
 
@@ -89,3 +90,25 @@ def _why(holder: Holder) -> str:
         return "resumed: it goes first"
     first = (holder.reason or "").strip().split("\n")[0]
     return first or holder.status.name
+
+
+# --- for people ---------------------------------------------------------------------------------------------------
+
+
+def remedy(one: TargetView) -> str | None:
+    """What a person has to do before a target opens; None if it opens by itself."""
+    held = one.held_by is not None and not one.resumed
+    if one.state is TargetState.PAUSED:
+        more = f"; job {one.held_by} holds it besides" if held else ""
+        return f"Resume the target when nothing speaks against it any more{more}."
+    if not held:
+        return None
+    text = f"Resume job {one.held_by} to let it go on, or resolve it with a result"
+    return f"{text}; retry, release or cancel it to let the next one start."
+
+
+def check_paused(one: TargetView) -> None:
+    """Resuming a target is not resuming the job that holds it."""
+    if one.state is TargetState.HELD:
+        text = f"the target {one.name!r} is not paused: job {one.held_by} holds it ({one.reason}); resume, resolve,"
+        raise WrongState(f"{text} retry, release or cancel that job", status=one.state.value, job_id=one.held_by)

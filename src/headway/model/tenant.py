@@ -56,6 +56,26 @@ class Tenant:
     version: int
 
 
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a tenant has of what may be limited, in the order of `FIELDS`."""
+
+    queued: int = 0
+    running: int = 0
+    schedules: int = 0
+
+
+def read_limit(name: str, text: str) -> int | None:
+    """A limit as somebody writes it: a number, or nothing (also `none`) for no limit."""
+    written = text.strip().lower()
+    if written in ("", "none"):
+        return None
+    if not (written.isascii() and written.isdigit()) or len(written) > 10:
+        refuse(name, f"must be a whole number from 0 to {MOST}, or empty for no limit, not {text!r}")
+    check_limit(name, int(written))
+    return int(written)
+
+
 def check_tenant_name(name: object) -> str:
     found = check_name(name, field="name")
     if found == EVERYBODY:

@@ -48,8 +48,9 @@ _HINTS = {
 
 
 def refuse(job: Job, verb: Verb, hint: str | None = None) -> WrongState:
-    text = f"job {job.id} is {job.status.name}: cannot {verb.value} it; {hint or _HINTS.get(verb, 'not in this state')}"
-    return WrongState(text, status=job.status.name)
+    why = hint or _HINTS.get(verb, "not in this state")
+    text = f"job {job.id} is {job.status.name}: cannot {verb.value} it; {why}"
+    return WrongState(text, status=job.status.name, why=why)
 
 
 def _allowed(job: Job, verb: Verb) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -12,11 +13,7 @@ from headway.model.plan import Group, Member
 from headway.model.states import State
 from headway.model.targets import Holder
 
-# Of so many reservations each is named; of more, the others are counted.
-NAMED = 5
-
-
-# How many of those in the way are named one by one.
+# How many of those in the way are named one by one; of more, the others are counted.
 NAMED = 3
 
 
@@ -183,6 +180,16 @@ class Scene:
     held: Mapping[int, int] = field(default_factory=dict)
     tenant: LaneLoad | None = None
     inactive: Inactive | None = None
+    places: Mapping[int | None, int] = field(init=False, repr=False, compare=False)
+    alike: Collection[list[int]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Where each stands in the line, and who in it needs the same: what holds for one of them holds for all."""
+        kinds: dict[object, list[int]] = {}
+        for n, one in enumerate(self.line):
+            kinds.setdefault((one.task, one.lanes, one.target_id, one.open, one.stage), []).append(n)
+        object.__setattr__(self, "alike", kinds.values())
+        object.__setattr__(self, "places", {one.id: n for n, one in enumerate(self.line)})
 
 
 def lapsed(job: Job, now: int) -> bool:
@@ -366,17 +373,24 @@ def _workers(task: str, scene: Scene) -> Iterator[Blocker]:
 
 def _behind(job: Queued, scene: Scene, *, alone: bool) -> list[Blocker]:
     """The better placed jobs that would be claimed instead. `alone`: nothing else is in its way, so there is one."""
-    place = next((n for n, one in enumerate(scene.line) if one.id == job.id), None)
-    target, obstacles = _target_of(job, scene), _obstacles(job, scene)
+    place = scene.places.get(job.id)
+    target = _target_of(job, scene)
     holder = target.holder.job_id if target is not None and target.holder is not None else None  # named already
-    ahead = [one for one in scene.line[:place] if one.id != holder and _competes(one, job, obstacles, scene)]
+    ahead = _ahead(job, len(scene.line) if place is None else place, scene) - {scene.places.get(holder, -1)}
     if ahead:
         least = "at least " if place is None else ""
         count = f"{len(ahead)} better placed jobs" if len(ahead) > 1 else "a better placed job"
-        return [Blocker("behind", f"behind {least}{count}", f"job {ahead[-1].id}")]
+        return [Blocker("behind", f"behind {least}{count}", f"job {scene.line[max(ahead)].id}")]
     if target is not None and holder is None and target.first not in (None, job.id):
         return [Blocker("behind", f"behind the first job on {target.name}", f"job {target.first}")]
     return [_next(job, scene)] if alone else []
+
+
+def _ahead(job: Queued, place: int, scene: Scene) -> set[int]:
+    """The places before this one of those that compete with a job."""
+    obstacles = _obstacles(job, scene)
+    found = (alike for alike in scene.alike if _competes(scene.line[alike[0]], job, obstacles, scene))
+    return {n for alike in found for n in alike[: bisect_left(alike, place)]}
 
 
 def _next(job: Queued, scene: Scene) -> Blocker:

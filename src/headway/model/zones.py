@@ -52,6 +52,11 @@ def check_zone(name: object) -> str:
     return found
 
 
+def zone_names() -> list[str]:
+    """All that are known, by name."""
+    return list(_names().values())
+
+
 @cache
 def _names() -> dict[str, str]:
     return {name.lower(): name for name in sorted(available_timezones() - _NOT_ZONES)}

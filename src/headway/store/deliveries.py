@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from headway.clock import micros
 from headway.errors import NotFound, WrongState
+from headway.model.hook_words import not_again
 from headway.model.job import Actor
 from headway.model.webhooks import (
     DELIVERED,
@@ -29,7 +30,7 @@ from headway.model.webhooks import (
 )
 from headway.store import endpoints
 from headway.store.db import Tx
-from headway.store.pages import Page, check_limit, make_cursor, read_cursor
+from headway.store.pages import Page, check_limit, fill, read_cursor
 
 LOST = "the process that sent it ended before it could tell: it may have arrived"
 UNREACHED = "the receiver could not be reached for 24 hours"
@@ -83,6 +84,16 @@ class Waiting(NamedTuple):
         if self.probe_at is None:
             return self.due_at
         return min(self.probe_at, self.oldest_at + micros(LONGEST_WAIT))
+
+
+class Latest(NamedTuple):
+    """A delivery in a few words."""
+
+    id: int
+    event: str
+    status: str
+    created_at: int
+    last_error: str | None
 
 
 START = Receiver(0)
@@ -351,19 +362,45 @@ def find(tx: Tx, tenant_id: int, number: int) -> Delivery:
 
 def page(
     tx: Tx,
+    tenant_id: int,
     *,
     endpoint_id: int | None = None,
     job_id: int | None = None,
     status: str | None,
+    event: str | None = None,
     limit: int,
     cursor: str | None,
 ) -> Page[Delivery]:
-    """Of one endpoint or of one job, newest first. Whose they are is for the caller to know."""
-    where = {"job_id": job_id} if endpoint_id is None else {"endpoint_id": endpoint_id}
-    name = "deliveries_of_job" if endpoint_id is None else "deliveries_before"
-    rows = tx.run(name, **where, status=status, before=read_cursor(cursor), limit=check_limit(limit) + 1)
-    items = [Delivery(*row) for row in rows[:limit]]
-    return Page(items, make_cursor(items[-1].id) if len(rows) > limit else None)
+    """Of one endpoint, of one job, or all of a tenant, newest first. A page looks at no more than BUDGET of them: where
+    that leaves it short, `next` says where to go on."""
+    walks, where = _walk(endpoint_id, job_id)
+    wanted = {"tenant_id": tenant_id, "status": status, "event": event}
+
+    def walk(before: int, count: int) -> list[int]:
+        return [number for (number,) in tx.run(walks, **where, before=before, limit=count)]
+
+    def pick(ids: list[int], count: int) -> list[Delivery]:
+        return [Delivery(*row) for row in tx.run("pick_deliveries", ids=json.dumps(ids), limit=count, **wanted)]
+
+    tx.run("pin_plans")
+    return fill(walk, pick, lambda one: one.id, read_cursor(cursor), check_limit(limit))
+
+
+def _walk(endpoint_id: int | None, job_id: int | None) -> tuple[str, dict[str, int]]:
+    if endpoint_id is not None:
+        return "walk_deliveries_to", {"endpoint_id": endpoint_id}
+    if job_id is not None:
+        return "walk_deliveries_about", {"job_id": job_id}
+    return "walk_deliveries", {}
+
+
+def latest(tx: Tx, receivers: Collection[int], count: int) -> dict[int, list[Latest]]:
+    """The last few to each endpoint, newest first."""
+    found: dict[int, list[Latest]] = {}
+    tx.run("pin_plans")
+    for endpoint_id, *facts in tx.run("last_deliveries", ids=json.dumps(sorted(receivers)), limit=count):
+        found.setdefault(endpoint_id, []).append(Latest(*facts))
+    return found
 
 
 def tries(tx: Tx, delivery_id: int) -> list[Try]:
@@ -379,19 +416,14 @@ def add_test(tx: Tx, endpoint: Endpoint, event: str) -> Delivery:
 
 def replay(tx: Tx, tenant_id: int, number: int, actor: Actor) -> Delivery:
     """The same message once more, as a delivery of its own."""
-    one = find(tx, tenant_id, number)
-    max_tries = one.max_tries
+    one, endpoint = find(tx, tenant_id, number), None
     if one.endpoint_id:
         endpoint = endpoints.lock_all(tx, [one.endpoint_id])[one.endpoint_id]
-        if not endpoint.usable:
-            word = "deleted" if endpoint.deleted_at is not None else "disabled"
-            raise WrongState(
-                f"webhook {endpoint.id} is {word}: there is nobody to send delivery {number} to", status=word
-            )
-        max_tries = endpoint.max_tries
     one = Delivery(*tx.run("lock_deliveries", ids=json.dumps([number]))[0])
-    if one.status == PENDING:
-        raise WrongState(f"delivery {number} is still on its way: wait until it has ended", status=one.status)
+    if refusal := not_again(one, endpoint):
+        word, text = refusal
+        raise WrongState(text, status=word)
+    max_tries = one.max_tries if endpoint is None else endpoint.max_tries
     ((again,),) = tx.run("replay_delivery", id=number, max_tries=max_tries)
     version = one.version + 1
     tx.run("set_delivery_version", id=number, version=version)

@@ -91,6 +91,12 @@ def workers(tx: Tx) -> dict[str, int]:
     return found
 
 
+def size(tx: Tx) -> int:
+    """Of the whole database, in bytes."""
+    ((found,),) = tx.run("database_size")
+    return int(found)
+
+
 def pending_deliveries(tx: Tx) -> int:
     ((count,),) = tx.run("count_pending_deliveries", most=COUNTED)
     return int(count)
@@ -176,6 +182,28 @@ def _spans(tx: Tx, tenant_id: int, since: int, now: int) -> list[Span]:
 def _span(since: int, ended: Mapping[int, int]) -> Span:
     completed, failed = ended.get(State.COMPLETED, 0), ended.get(State.FAILED, 0)
     return Span(since, completed, failed, sum(ended.values()) - completed - failed)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitSpan:
+    """How long jobs had waited that began in five minutes from `since` on, in seconds."""
+
+    since: int
+    count: int = 0
+    mean: float = 0.0
+    longest: float = 0.0
+
+
+def waits(tx: Tx, tenant_id: int, spans: Sequence[Span]) -> list[WaitSpan]:
+    """The same spans as those in which jobs ended."""
+    if not spans:
+        return []
+    since = spans[0].since
+    found = {
+        n: WaitSpan(since + n * SPAN, count, total / count / 1e6, longest / 1e6)
+        for n, count, total, longest in tx.run("waits", tenant_id=tenant_id, since=since, span=SPAN, most=ENDED)
+    }
+    return [found.get(n) or WaitSpan(one.since) for n, one in enumerate(spans)]
 
 
 def spread(values: Sequence[float]) -> Spread:

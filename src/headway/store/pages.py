@@ -11,7 +11,7 @@ import binascii
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from headway.clock import micros
 from headway.errors import BadInput
@@ -24,6 +24,8 @@ from headway.store.lanes import find_target
 BUDGET = 20_000
 MAX_LIMIT = 200
 _EVERY = (1 << len(State)) - 1
+# States of jobs that an index leads to, whether or not others are many.
+_INDEXED = frozenset({State.RUNNING, State.PAUSED, State.ERROR, State.FAILED})
 _FIRST, _LAST = 0, (1 << 63) - 1
 # Clocks are stepped: a job may be this much out of order among its neighbours by number.
 _STEP = micros(3600.0)
@@ -142,7 +144,26 @@ def job_rows(tx: Tx, tenant_id: int, filters: Filters, limit: int, cursor: str |
 
     walks = _plan_walks(tx, filters) or _job_walks(tx, tenant_id, filters.statuses)
     walk = _merged(tx, walks, tenant_id, floor)
-    return _fill(walk, pick, lambda job: job.id, min(before, read_cursor(cursor)), limit)
+    return fill(walk, pick, lambda job: job.id, min(before, read_cursor(cursor)), limit)
+
+
+def pick_among(tx: Tx, tenant_id: int, filters: Filters, found: Sequence[Job]) -> list[Job]:
+    """Those of these jobs that fit, in their order."""
+    if not found:
+        return []
+    ids, params = json.dumps([job.id for job in found]), _params(tx, tenant_id, filters)
+    wanted = {rows.job(row).id for row in tx.run("pick_jobs", ids=ids, limit=len(found), **params)}
+    return [job for job in found if job.id in wanted]
+
+
+def count_jobs(tx: Tx, tenant_id: int, filters: Filters) -> tuple[dict[State, int], bool]:
+    """How many jobs fit, by state, and whether those are all: no more than BUDGET are looked at."""
+    tx.run("pin_plans")
+    floor, before = _between(tx, filters)
+    walks = _plan_walks(tx, filters) or _job_walks(tx, tenant_id, filters.statuses)
+    ids = _merged(tx, walks, tenant_id, floor)(before, BUDGET)
+    counted = tx.run("count_picked", ids=json.dumps(ids), **_params(tx, tenant_id, filters))
+    return {State(status): count for status, count in counted}, len(ids) < BUDGET
 
 
 def run_rows(tx: Tx, tenant_id: int, filters: Filters, limit: int, cursor: str | None) -> Page[Run]:
@@ -156,7 +177,26 @@ def run_rows(tx: Tx, tenant_id: int, filters: Filters, limit: int, cursor: str |
     failed = filters.statuses == {State.FAILED}
     walks = _plan_walks(tx, filters) or [("walk_failed_runs" if failed else "walk_runs", {})]
     walk = _merged(tx, walks, tenant_id, _FIRST)
-    return _fill(walk, pick, lambda run: run.job_id, min(before, read_cursor(cursor)), limit)
+    return fill(walk, pick, lambda run: run.job_id, min(before, read_cursor(cursor)), limit)
+
+
+def record_rows(tx: Tx, tenant_id: int, filters: Filters, limit: int, cursor: str | None) -> Page[list[Any]]:
+    """Runs by the number of their job, without what may be large. `statuses` are those of the jobs."""
+    tx.run("pin_plans")
+    params = _params(tx, tenant_id, filters)
+
+    def pick(ids: list[int], count: int) -> list[list[Any]]:
+        ((found,),) = tx.run("pick_records", ids=json.dumps(ids), limit=count, **params)
+        records: list[list[Any]] = json.loads(found)
+        return records
+
+    _, before = _between(tx, Filters(until=filters.until))
+    indexed = filters.statuses and filters.statuses <= _INDEXED
+    walks = _plan_walks(tx, filters) or (
+        _job_walks(tx, tenant_id, filters.statuses) if indexed else [("walk_runs", {})]
+    )
+    walk = _merged(tx, walks, tenant_id, _FIRST)
+    return fill(walk, pick, lambda record: int(record[0]), min(before, read_cursor(cursor)), limit)
 
 
 def _params(tx: Tx, tenant_id: int, filters: Filters) -> dict[str, object]:
@@ -165,7 +205,7 @@ def _params(tx: Tx, tenant_id: int, filters: Filters) -> dict[str, object]:
     return {**filters.params(tenant_id), "target_id": target}
 
 
-def _fill(
+def fill(
     walk: Walk, pick: Callable[[list[int], int], list[T]], number: Callable[[T], int], before: int, limit: int
 ) -> Page[T]:
     """Walks in steps that grow until the page is full, the walk ends, or the budget is used up."""

@@ -6,7 +6,7 @@ import json
 
 from headway.errors import BadInput
 from headway.model.job import Actor, Job
-from headway.store import jobs
+from headway.store import jobs, rows
 from headway.store.db import Row, Tx
 
 GAP = 1 << 20
@@ -30,6 +30,14 @@ def front(tx: Tx, job: Job) -> tuple[int, int]:
     ((highest,),) = tx.run("highest_priority", tenant_id=job.tenant_id, moving=job.id)
     priority = max(job.priority, int(highest or 0))
     return priority, top(tx, job, priority)
+
+
+def neighbours(tx: Tx, job: Job) -> tuple[int | None, int | None]:
+    """Who stands directly before and after a waiting job in its priority."""
+    place = {"position": job.position, "created_at": job.created_at, "id": job.id}
+    ahead = tx.run("queue_ahead", tenant_id=job.tenant_id, priority=job.priority, **place)
+    behind = tx.run("queue_rest", tenant_id=job.tenant_id, priority=job.priority, **place, limit=1)
+    return (ahead[0][0] if ahead else None), (rows.job(behind[0]).id if behind else None)
 
 
 def at_rank(tx: Tx, job: Job, rank: int) -> tuple[Job | None, bool]:

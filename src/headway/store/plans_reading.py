@@ -84,10 +84,20 @@ def groups_page(
     """Newest first."""
     check_limit(limit)
     before = LAST if cursor is None else read_cursor(cursor)
-    wishes = {"tenant_id": tenant_id, "kind": kind, "status": status, "schedule_id": schedule_id}
-    found = [Group(*row) for row in tx.run("groups_before", before=before, limit=limit + 1, **wishes)]
+    wishes = {"tenant_id": tenant_id, "status": status, "before": before, "limit": limit + 1}
+    if schedule_id is not None:
+        found = [Group(*row) for row in tx.run("executions_before", schedule_id=schedule_id, **wishes)]
+    else:
+        found = [Group(*row) for row in tx.run("groups_before", kind=kind, **wishes)]
     items = _views(tx, found[:limit])
     return Page(items, make_cursor(found[limit - 1].id) if len(found) > limit else None)
+
+
+def last_executions(tx: Tx, tenant_id: int, schedules: Sequence[int], count: int) -> dict[int, list[Group]]:
+    """Of each of these schedules, oldest first, without their steps."""
+    wishes = {"tenant_id": tenant_id, "status": None, "before": LAST, "limit": count}
+    answers = tx.run_all(*(("executions_before", {"schedule_id": one, **wishes}) for one in schedules))
+    return {one: [Group(*row) for row in reversed(found)] for one, found in zip(schedules, answers, strict=True)}
 
 
 def _views(tx: Tx, found: Sequence[Group]) -> list[GroupView]:

@@ -72,6 +72,8 @@ FRAGMENTS = {
     "for_update": "for update",
     "skip_locked": "for update skip locked",
     "json_names": "coalesce(json_agg(a.name order by a.name), '[]')::text",
+    "json_ids": "coalesce(json_agg(w.id), '[]')::text",
+    "json_rows": lambda columns: f"coalesce(json_agg(json_build_array({columns})), '[]')::text",
     "for_update_j": "for update of j",
     **column_fragments(),
 }

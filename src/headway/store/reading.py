@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.clock import micros
+from headway.model.estimate import Estimate
 from headway.model.job import Job, Run
 from headway.model.plan import Group
 from headway.model.states import State
 from headway.model.waiting import Blocker, Explanation, Hand, Pause, blockers, stage_blocker
 from headway.store import groups, jobs, rows, targets
-from headway.store.db import Tx
+from headway.store.db import Row, Tx
 from headway.store.pages import (
     BUDGET,
     Filters,
@@ -21,12 +22,15 @@ from headway.store.pages import (
     check_limit,
     job_rows,
     make_place_cursor,
+    pick_among,
     read_place_cursor,
     run_rows,
 )
 from headway.store.surroundings import RANKED, Surroundings
 
 RECENTLY = 3_600.0
+# The queue is looked through in steps of so many jobs where only some of them are wanted.
+SIFTED = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +78,23 @@ def view(tx: Tx, tenant_id: int, job_id: int) -> JobView:
 
 def views_of(tx: Tx, tenant_id: int, ids: Sequence[int]) -> list[JobView]:
     """These jobs, in this order."""
-    return views(tx, tenant_id, [jobs.find(tx, job_id, tenant_id) for job_id in ids])
+    stored = jobs.find_all(tx, ids)
+    own = {job_id: job for job_id, job in stored.items() if job.tenant_id == tenant_id}
+    return views(tx, tenant_id, [own.get(job_id) or jobs.find(tx, job_id, tenant_id) for job_id in ids])
 
 
 def views(tx: Tx, tenant_id: int, found: Sequence[Job]) -> list[JobView]:
     """Jobs with what is shown beside them, read for all of them at once."""
     if not found:
         return []
-    ids = json.dumps([job.id for job in found])
-    runs = {run.job_id: run for run in map(rows.run, tx.run("runs_of", ids=ids))}
-    reports = {job_id: _report(*report) for job_id, *report in tx.run("reports_of", ids=ids)}
-    used: dict[int, int] = dict(tx.run("paid_of", ids=ids)) if any(job.retry_auto for job in found) else {}
+    # Most of what is shown in a queue was never claimed: it has no run, and a report only if it carries another's.
+    claimed, reporting = [job.id for job in found if job.fence], [job.id for job in found if job.fence or job.carries]
+    runs = {run.job_id: run for run in map(rows.run, _of(tx, "runs_of", claimed))}
+    reports = {job_id: _report(*report) for job_id, *report in _of(tx, "reports_of", reporting)}
+    used: dict[int, int] = dict(_of(tx, "paid_of", [job.id for job in found if job.retry_auto]))
     owners = sorted({job.worker_id for job in found if job.worker_id is not None})
-    leases: dict[int, int] = dict(tx.run("leases_of", ids=json.dumps(owners))) if owners else {}
-    ranked = ranks(tx, tenant_id) if any(job.status is State.QUEUED for job in found) else {}
+    leases: dict[int, int] = dict(_of(tx, "leases_of", owners))
+    ranked = ranks(tx, tenant_id, [job.id for job in found if job.status is State.QUEUED])
     named = targets.names(tx, [job.target_id for job in found])
     member_of = _groups(tx, {job.group_id for job in found if job.group_id is not None})
     return [
@@ -105,19 +112,26 @@ def views(tx: Tx, tenant_id: int, found: Sequence[Job]) -> list[JobView]:
     ]
 
 
+def _of(tx: Tx, statement: str, ids: Sequence[int]) -> list[Row]:
+    """What there is of these; nothing is asked about nobody."""
+    return tx.run(statement, ids=json.dumps(ids)) if ids else []
+
+
 def _groups(tx: Tx, ids: set[int]) -> dict[int, Group]:
-    rows = tx.run("groups_of", ids=json.dumps(sorted(ids))) if ids else []
-    return {group.id: group for group in (Group(*row) for row in rows)}
+    return {group.id: group for group in (Group(*row) for row in _of(tx, "groups_of", sorted(ids)))}
 
 
 def _report(at: int, done: float | None, total: float | None, label: str | None, spent: str | None) -> Report:
     return Report(at, done, total, label, json.loads(spent) if spent else {})
 
 
-def ranks(tx: Tx, tenant_id: int, limit: int = RANKED) -> dict[int, int]:
-    """The ranks of the first queued jobs, in claim order."""
-    order = tx.run("queue_order", tenant_id=tenant_id, limit=limit)
-    return {job_id: n for n, job_id in enumerate((i for i, status in order if status == State.QUEUED), 1)}
+def ranks(tx: Tx, tenant_id: int, ids: Sequence[int]) -> dict[int, int]:
+    """Those of these jobs that are among the first of the queue, with their ranks in claim order."""
+    if not ids:
+        return {}
+    ((order,),) = tx.run("queue_order", tenant_id=tenant_id, limit=RANKED)
+    wanted = set(ids)
+    return {job_id: n for n, job_id in enumerate(json.loads(order), 1) if job_id in wanted}
 
 
 def last_of_chain(tx: Tx, tenant_id: int, job_id: int) -> Job:
@@ -311,15 +325,23 @@ def pause(tx: Tx, tenant_id: int, now: int) -> Pause | None:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A job in the queue, and what is in its way."""
+    """A job in the queue, what is in its way, and when it may start if that was asked for and can be foreseen."""
 
     view: JobView
     blockers: list[Blocker]
+    start: Estimate | None = None
 
 
-def queue(tx: Tx, tenant_id: int, limit: int = 50, *, lives: Lives = lambda worker: worker.has_lease) -> list[Waiting]:
+def queue(
+    tx: Tx,
+    tenant_id: int,
+    limit: int = 50,
+    *,
+    lives: Lives = lambda worker: worker.has_lease,
+    foresee: bool = False,
+) -> list[Waiting]:
     """The beginning of the queue in claim order: queued jobs have a rank, the others say what they wait for."""
-    return queue_page(tx, tenant_id, limit, lives=lives).items
+    return queue_page(tx, tenant_id, limit, lives=lives, foresee=foresee).items
 
 
 def queue_page(
@@ -329,39 +351,80 @@ def queue_page(
     cursor: str | None = None,
     *,
     lives: Lives = lambda worker: worker.has_lease,
+    filters: Filters | None = None,
+    foresee: bool = False,
 ) -> Page[Waiting]:
-    """The same in pages."""
+    """The same in pages, also of those that fit a filter alone. `foresee`: with when each may start."""
     tx.run("pin_plans")
-    found = _queued(tx, tenant_id, check_limit(limit) + 1, cursor)
-    more = make_place_cursor(found[limit - 1]) if len(found) > limit else None
-    around = _surroundings(tx, tenant_id, found[:limit], lives) if found else None
-    return Page(
-        [
-            Waiting(one, blockers(one.job, around.lanes_of(one.job), around.scene) if around is not None else [])
-            for one in views(tx, tenant_id, found[:limit])
-        ],
-        more,
+    page = (
+        _queued(tx, tenant_id, check_limit(limit), cursor)
+        if filters is None
+        else _sifted(tx, tenant_id, filters, limit, cursor)
     )
+    first = cursor is None and filters is None and not foresee
+    return Page(_waiting(tx, tenant_id, page.items, lives, first=first, foresee=foresee), page.next)
 
 
-def _queued(tx: Tx, tenant_id: int, limit: int, cursor: str | None) -> list[Job]:
+def _waiting(
+    tx: Tx, tenant_id: int, found: Sequence[Job], lives: Lives, *, first: bool, foresee: bool
+) -> list[Waiting]:
+    if not found:
+        return []
+    around = _surroundings(tx, tenant_id, found, lives, first=first)
+    starts = around.estimates(found) if foresee else {}
+    return [
+        Waiting(one, blockers(one.job, around.lanes_of(one.job), around.scene), starts.get(one.job.id))
+        for one in views(tx, tenant_id, found)
+    ]
+
+
+def _sifted(tx: Tx, tenant_id: int, filters: Filters, limit: int, cursor: str | None) -> Page[Job]:
+    """The queue in steps until a page of those that fit is full. No more than BUDGET jobs are looked at."""
+    found: list[Job] = []
+    for _ in range(BUDGET // SIFTED):
+        page = _queued(tx, tenant_id, SIFTED, cursor)
+        found += pick_among(tx, tenant_id, filters, page.items)
+        cursor = page.next
+        if len(found) > limit or cursor is None:
+            break
+    return Page(found[:limit], make_place_cursor(found[limit - 1]) if len(found) > limit else cursor)
+
+
+def _queued(tx: Tx, tenant_id: int, limit: int, cursor: str | None) -> Page[Job]:
+    found = [rows.job(row) for row in _queue_rows(tx, tenant_id, limit + 1, cursor)]
+    return Page(found[:limit], make_place_cursor(found[limit - 1]) if len(found) > limit else None)
+
+
+def _queue_rows(tx: Tx, tenant_id: int, limit: int, cursor: str | None) -> list[Row]:
     if cursor is None:
-        return [rows.job(row) for row in tx.run("queue_jobs", tenant_id=tenant_id, limit=limit)]
+        return tx.run("queue_jobs", tenant_id=tenant_id, limit=limit)
     place = read_place_cursor(cursor)
     found = tx.run("queue_rest", tenant_id=tenant_id, limit=limit, **place)
     if len(found) < limit:
         found += tx.run("queue_below", tenant_id=tenant_id, priority=place["priority"], limit=limit - len(found))
-    return [rows.job(row) for row in found]
+    return found
 
 
 def explain(tx: Tx, tenant_id: int, job_id: int, *, lives: Lives = lambda worker: worker.has_lease) -> Explanation:
     """One job, everything that is in its way, and when it may start."""
+    return explain_all(tx, tenant_id, [job_id], lives=lives)[job_id]
+
+
+def explain_all(tx: Tx, tenant_id: int, ids: Sequence[int], *, lives: Lives) -> dict[int, Explanation]:
+    """Several jobs: what surrounds them is read once."""
+    if not ids:
+        return {}
     tx.run("pin_plans")
-    one = view(tx, tenant_id, job_id)
-    around = _surroundings(tx, tenant_id, [one.job], lives)
+    found = views_of(tx, tenant_id, ids)
+    around = _surroundings(tx, tenant_id, [one.job for one in found], lives)
+    starts = around.estimates([one.job for one in found])
+    return {one.job.id: _explained(tx, one, around, starts.get(one.job.id)) for one in found}
+
+
+def _explained(tx: Tx, one: JobView, around: Surroundings, start: Estimate | None) -> Explanation:
     found = blockers(one.job, around.lanes_of(one.job), around.scene)
     found = [_closed_stage(tx, one.job) if blocker.kind == "stage" else blocker for blocker in found]
-    return Explanation(job_id, one.job.status.name, one.rank, tuple(found), around.estimate(one.job), around.now)
+    return Explanation(one.job.id, one.job.status.name, one.rank, tuple(found), start, around.now)
 
 
 def _closed_stage(tx: Tx, job: Job) -> Blocker:
@@ -370,7 +433,8 @@ def _closed_stage(tx: Tx, job: Job) -> Blocker:
     return stage_blocker(group, members)
 
 
-def _surroundings(tx: Tx, tenant_id: int, asked: Sequence[Job], lives: Lives) -> Surroundings:
+def _surroundings(tx: Tx, tenant_id: int, asked: Sequence[Job], lives: Lives, *, first: bool = False) -> Surroundings:
     living = [worker for worker in workers(tx, within=0.0) if lives(worker)]
     hands = {worker.id: worker.hand for worker in living if worker.state == "live"}
-    return Surroundings(tx, tenant_id, asked, hands, {one.id for one in living if one.state in ("live", "draining")})
+    known = {one.id for one in living if one.state in ("live", "draining")}
+    return Surroundings(tx, tenant_id, asked, hands, known, first=first)

@@ -148,6 +148,11 @@ def page(tx: Tx, tenant_id: int, *, after: str = "", limit: int = 50) -> list[Sc
     return [_schedule(row) for row in tx.run("schedules_after", tenant_id=tenant_id, after=after, limit=limit)]
 
 
+def upcoming(tx: Tx, tenant_id: int, limit: int) -> list[Schedule]:
+    """Those whose next tick comes first."""
+    return [_schedule(row) for row in tx.run("upcoming_schedules", tenant_id=tenant_id, limit=limit)]
+
+
 def listed(tx: Tx, tenant_id: int, *, limit: int = 50, cursor: str | None = None) -> Page[Schedule]:
     """A page by name. Names may be too long for a cursor: it has the number of the last one, which is never reused."""
     after = ""

@@ -45,6 +45,8 @@ FRAGMENTS = {
     "for_update": "",
     "skip_locked": "",
     "json_names": "json_group_array(a.name)",
+    "json_ids": "json_group_array(w.id)",
+    "json_rows": lambda columns: f"json_group_array(json_array({columns}))",
     "for_update_j": "",
     **column_fragments(),
 }

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from headway.clock import micros
-from headway.model.estimate import Call, Estimate, History, Kind, Line, Occupant, Waiter, estimate
+from headway.model.estimate import Call, Estimate, History, Kind, Line, Occupant, Waiter, estimates
 from headway.model.job import Job
 from headway.model.lanes import Bucket, Reserved, stage_of
 from headway.model.picking import Pick
@@ -51,6 +52,17 @@ class InLine(NamedTuple):
         return self.waits(now) and due
 
 
+_IN_LINE = attrgetter(*InLine._fields)
+
+
+def in_line(job: Job) -> InLine:
+    return InLine(*_IN_LINE(job))
+
+
+def _place(one: InLine) -> tuple[int, int, int, int]:
+    return -one.priority, one.position, one.created_at, one.id
+
+
 def _targets(line: Sequence[InLine]) -> set[int]:
     return {one.target_id for one in line if one.target_id is not None}
 
@@ -83,14 +95,22 @@ class Promised(NamedTuple):
 
 class Surroundings:
     """Read once for all the jobs that are asked about. `hands` are the living workers by their numbers; `known` those
-    whose running jobs will end as jobs do."""
+    whose running jobs will end as jobs do; `first`: what is asked about is the beginning of the queue itself."""
 
     def __init__(
-        self, tx: Tx, tenant_id: int, asked: Sequence[Job], hands: Mapping[int, Hand], known: Collection[int]
+        self,
+        tx: Tx,
+        tenant_id: int,
+        asked: Sequence[Job],
+        hands: Mapping[int, Hand],
+        known: Collection[int],
+        *,
+        first: bool = False,
     ) -> None:
         self.tx, self.tenant_id, self.asked = tx, tenant_id, asked
         self.workers, self.known = list(hands), known
-        self.line = self._line(tenant_id)
+        # Nobody is behind what comes after: the beginning is enough for those who stand in it.
+        self.line = [in_line(job) for job in asked] if first else self._line(tenant_id)
         self.targets = sorted({job.target_id for job in asked if job.target_id is not None})
         self.foresight = Foresight(tx, list(hands.values()), targets={*self.targets, *_targets(self.line)})
         self.rooms, self.picks = self.foresight.play()
@@ -108,7 +128,8 @@ class Surroundings:
         return [one for one in found if one.id in active]
 
     def _line(self, tenant_id: int, limit: int = RANKED) -> list[InLine]:
-        return [InLine(*row) for row in self.tx.run("line", tenant_id=tenant_id, limit=limit)]
+        ((found,),) = self.tx.run("line", tenant_id=tenant_id, limit=limit)
+        return sorted((InLine(*row) for row in json.loads(found)), key=_place)
 
     def lanes_of(self, job: Job) -> tuple[int, ...]:
         return self.buckets[job.bucket_id].lanes
@@ -217,14 +238,15 @@ class Surroundings:
 
     # --- when ---
 
-    def estimate(self, job: Job) -> Estimate | None:
-        """When a job may start, by the durations of past runs."""
-        if job.id in self.scene.picked:
-            return Estimate(self.now, self.now)
-        later = job.status is State.SCHEDULED or queued(job, self.now)
-        if not later or not self.workers or job.id not in {one.id for one in self.line}:
-            return None
-        return estimate(job.id, self._foreseeable(), self._history())
+    def estimates(self, wanted: Sequence[Job]) -> dict[int, Estimate]:
+        """When these jobs may start, by the durations of past runs, as far as that can be foreseen."""
+        at_once = {job.id: Estimate(self.now, self.now) for job in wanted if job.id in self.scene.picked}
+        inside = {one.id for one in self.line} - at_once.keys()
+        later = {job.id for job in wanted if job.id in inside and self._comes(job)}
+        return at_once | (estimates(later, self._foreseeable(), history(self.tx)) if later and self.workers else {})
+
+    def _comes(self, job: Job) -> bool:
+        return job.status is State.SCHEDULED or queued(job, self.now)
 
     def _foreseeable(self) -> Line:
         """The queue as far as it can be played forward, with the jobs of other tenants that compete."""
@@ -275,8 +297,11 @@ class Surroundings:
         held = (State.PAUSED, State.ERROR)
         return frozenset(target for target, paused, *_, status in found if paused is not None or status in held)
 
-    def _history(self) -> History:
-        history: dict[Kind, list[int]] = {}
-        for tenant_id, task, ran in self.tx.run("past_runs", limit=REMEMBERED):
-            history.setdefault((tenant_id, task), []).append(ran)
-        return history
+
+def history(tx: Tx) -> History:
+    """How long each kind of work took lately."""
+    found: dict[Kind, list[int]] = {}
+    ((runs,),) = tx.run("past_runs", limit=REMEMBERED)
+    for tenant_id, task, ran in json.loads(runs):
+        found.setdefault((tenant_id, task), []).append(ran)
+    return found

@@ -91,12 +91,12 @@ def listed(
         rows = tx.run("targets_after", tenant_id=tenant_id, after=after, limit=step)
         found += [one for one in _views(tx, rows) if not states or one.state in states]
         if len(found) > limit:
-            return Page(_with_waiting(tx, found[:limit]), make_cursor(found[limit - 1].id))
+            return Page(with_waiting(tx, found[:limit]), make_cursor(found[limit - 1].id))
         if len(rows) < step:
-            return Page(_with_waiting(tx, found))
+            return Page(with_waiting(tx, found))
         looked, after = looked + step, rows[-1][1]
         if looked >= BUDGET:
-            return Page(_with_waiting(tx, found), make_cursor(rows[-1][0]))
+            return Page(with_waiting(tx, found), make_cursor(rows[-1][0]))
         step = min(4 * step, BUDGET)
 
 
@@ -111,7 +111,7 @@ def shown(tx: Tx, tenant_id: int, name: str) -> TargetView:
     """One target as it stands."""
     target_id, _, _, paused_at, note, _ = find_target(tx, tenant_id, name)
     tx.run("pin_plans")
-    return _with_waiting(tx, _views(tx, [(target_id, name, paused_at, note)]))[0]
+    return with_waiting(tx, _views(tx, [(target_id, name, paused_at, note)]))[0]
 
 
 def blocked(tx: Tx, tenant_id: int) -> list[TargetView]:
@@ -135,7 +135,8 @@ def _views(tx: Tx, rows: Sequence[Row]) -> list[TargetView]:
     ]
 
 
-def _with_waiting(tx: Tx, found: Sequence[TargetView]) -> list[TargetView]:
+def with_waiting(tx: Tx, found: Sequence[TargetView]) -> list[TargetView]:
+    """The same, with how many jobs wait behind each."""
     if not found:
         return []
     most = BUDGET // len(found)

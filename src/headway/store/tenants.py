@@ -8,11 +8,13 @@ from contextlib import contextmanager
 
 from headway.errors import BadInput, NotFound
 from headway.model.job import Actor
-from headway.model.tenant import Allowance, Tenant, inactive, over_limit
+from headway.model.tenant import Allowance, Tenant, Usage, inactive, over_limit
 from headway.model.values import closest
 from headway.store.db import Row, Tx
 
 SUGGESTED_FROM = 1_000
+# Counts for people stop here.
+COUNTED = 10_000
 Statement = Callable[..., list[Row]]  # runs one that it is given the name of
 
 
@@ -35,6 +37,14 @@ def by_id(tx: Tx, number: int) -> Tenant:
 def page(tx: Tx, *, after: str = "", limit: int = 200) -> list[Tenant]:
     """In the order of their names, from one on."""
     return [_tenant(row) for row in tx.run("tenants_after", after=after, limit=limit)]
+
+
+def usage(tx: Tx, tenant_id: int) -> Usage:
+    """How much of what it may have it has."""
+    ((queued,),) = tx.run("count_queued", tenant_id=tenant_id, most=COUNTED)
+    ((running,),) = tx.run("count_running", tenant_id=tenant_id)
+    ((schedules,),) = tx.run("count_schedules", tenant_id=tenant_id, most=COUNTED)
+    return Usage(queued, running, schedules)
 
 
 def lock(tx: Tx, name: str) -> Tenant:

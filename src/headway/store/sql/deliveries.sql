@@ -153,16 +153,28 @@ from hw_delivery where id = :id returning id;
 -- name: set_delivery_version
 update hw_delivery set version = :version where id = :id;
 
--- name: deliveries_before
--- To one endpoint, newest first.
-select {delivery_columns} from hw_delivery d where d.endpoint_id = :endpoint_id and d.id < :before
+-- name: walk_deliveries
+-- The newest, of all tenants: there is no index for one tenant's, and a walk past the others is bounded too.
+select id from hw_delivery where id < :before order by id desc limit :limit;
+
+-- name: walk_deliveries_to
+select id from hw_delivery where endpoint_id = :endpoint_id and id < :before order by id desc limit :limit;
+
+-- name: walk_deliveries_about
+select id from hw_delivery where job_id = :job_id and job_id is not null and id < :before order by id desc limit :limit;
+
+-- name: pick_deliveries
+-- Those of them that are wanted.
+select {delivery_columns} from hw_delivery d where d.id in {ids} and d.tenant_id = :tenant_id
   and (cast(:status as text) is null or d.status = :status)
+  and (cast(:event as text) is null or d.event = :event)
 order by d.id desc limit :limit;
 
--- name: deliveries_of_job
-select {delivery_columns} from hw_delivery d where d.job_id = :job_id and d.job_id is not null and d.id < :before
-  and (cast(:status as text) is null or d.status = :status)
-order by d.id desc limit :limit;
+-- name: last_deliveries
+-- The last few to each of these endpoints.
+select i.id, d.id, d.event, d.status, d.created_at, d.last_error from {ids} i join hw_delivery d on d.id in (
+  select n.id from hw_delivery n where n.endpoint_id = i.id order by n.id desc limit :limit)
+order by i.id, d.id desc;
 
 -- name: tries_of
 select number, at, took, status_code, error, address, message_id, digest, request, response from hw_try

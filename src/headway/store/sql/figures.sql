@@ -47,6 +47,12 @@ select (finished_at - :since) / :span, status, count(*) from (
   select finished_at, status, tenant_id from hw_job where finished_at is not null and finished_at >= :since order by finished_at desc limit :most) w
 where tenant_id = :tenant_id group by 1, 2;
 
+-- name: waits
+-- How long jobs had waited that began in each span of time: how many, all together, the longest. Of those that ended.
+select (started_at - :since) / :span, count(*), cast(sum(started_at - queued_at) as bigint), max(started_at - queued_at) from (
+  select started_at, queued_at, tenant_id from hw_job where finished_at is not null and finished_at >= :since order by finished_at desc limit :most) w
+where tenant_id = :tenant_id and started_at >= :since and queued_at <= started_at group by 1;
+
 -- name: bound_of_ended
 -- The end of the so manieth newest job that ended, if there are as many.
 select finished_at from hw_job where finished_at is not null and finished_at >= :since order by finished_at desc limit 1 offset :most;

@@ -173,7 +173,13 @@ on conflict (tenant_id, name) do update set count = hw_tally.count + excluded.co
 -- name: groups_before
 -- A tenant's groups or executions, newest first.
 select {group_columns} from hw_group g where g.tenant_id = :tenant_id and g.kind = :kind and g.id < :before
-  and (cast(:status as text) is null or g.status = :status) and (cast(:schedule_id as bigint) is null or g.schedule_id = :schedule_id)
+  and (cast(:status as text) is null or g.status = :status)
+order by g.id desc limit :limit;
+
+-- name: executions_before
+-- Those of one schedule, newest first.
+select {group_columns} from hw_group g where g.schedule_id = :schedule_id and g.schedule_id is not null and g.tenant_id = :tenant_id
+  and g.id < :before and (cast(:status as text) is null or g.status = :status)
 order by g.id desc limit :limit;
 
 -- name: group_steps_shown

@@ -223,3 +223,6 @@ delete from hw_event where thing_id = 0 and thing = 'history'
 -- name: outbox_armed
 -- Whether the trigger that makes deliveries is in force.
 select 1 from pg_trigger where tgrelid = 'hw_event'::regclass and tgname = 'hw_event_outbox' and tgenabled <> 'D';
+
+-- name: database_size
+select pg_database_size(current_database());

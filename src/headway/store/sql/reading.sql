@@ -74,6 +74,23 @@ select {job_columns} from hw_job j where j.id in {ids} and j.tenant_id = :tenant
     or exists (select 1 from hw_run r where r.job_id = j.id and lower(r.error) like :q escape '!'))
 order by j.id desc limit :limit;
 
+-- name: count_picked
+-- The same, counted by state.
+select j.status, count(*) from hw_job j where j.id in {ids} and j.tenant_id = :tenant_id
+  and (cast(:mask as integer) >> cast(j.status as integer)) & 1 = 1
+  and j.created_at >= :since and j.created_at < :until
+  and (cast(:task as text) is null or j.task = :task)
+  and (cast(:key as text) is null or j.key = :key)
+  and (cast(:target_id as bigint) is null or j.target_id = :target_id)
+  and (cast(:group_id as bigint) is null or j.group_id = :group_id)
+  and (cast(:schedule_id as bigint) is null
+    or exists (select 1 from hw_group g where g.id = j.group_id and g.schedule_id = :schedule_id))
+  and (cast(:failure_kind as text) is null or j.failure_kind = :failure_kind)
+  and (cast(:by_name as text) is null or j.created_by like :by_name escape '!' or j.created_by like :by_id escape '!')
+  and (cast(:q as text) is null or lower(j.task) like :q escape '!' or lower(j.key) like :q escape '!' or lower(j.reason) like :q escape '!'
+    or exists (select 1 from hw_run r where r.job_id = j.id and lower(r.error) like :q escape '!'))
+group by j.status;
+
 -- name: pick_runs
 -- An open run has no status; it counts as RUNNING (3).
 select {run_columns} from hw_run r join hw_job j on j.id = r.job_id left join hw_result s on s.job_id = r.job_id
@@ -111,9 +128,11 @@ select up.origin, count(*) from up join hw_job p on p.id = up.id
 where up.id <> up.origin and coalesce(p.failure_kind, '') <> 'INTERRUPTED' group by up.origin;
 
 -- name: queue_order
--- The beginning of a tenant's queue in claim order, with what waits in between.
-select id, status from hw_job where tenant_id = :tenant_id and status <= 2
-order by priority desc, position, created_at, id limit :limit;
+-- The queued jobs of the beginning of a tenant's queue in claim order, as one text: SQLite's driver gives other
+-- threads a turn at every row, and a thousand turns cost fifty times the statement.
+select {json_ids} from (
+  select id, status from hw_job where tenant_id = :tenant_id and status <= 2 order by priority desc, position, created_at, id limit :limit) w
+where w.status = 2;
 
 -- name: queue_jobs
 select {job_columns} from hw_job j where j.tenant_id = :tenant_id and j.status <= 2
@@ -124,15 +143,19 @@ order by j.priority desc, j.position, j.created_at, j.id limit :limit;
 select {job_columns} from hw_job j where j.tenant_id = :tenant_id and j.status <= 2 and j.priority = :priority
   and (j.position, j.created_at, j.id) > (:position, :created_at, :id) order by j.position, j.created_at, j.id limit :limit;
 
+-- name: queue_ahead
+-- Who stands directly before a place in the queue, in its priority.
+select j.id from hw_job j where j.tenant_id = :tenant_id and j.status <= 2 and j.priority = :priority
+  and (j.position, j.created_at, j.id) < (:position, :created_at, :id) order by j.position desc, j.created_at desc, j.id desc limit 1;
+
 -- name: queue_below
 select {job_columns} from hw_job j where j.tenant_id = :tenant_id and j.status <= 2 and j.priority < :priority
 order by j.priority desc, j.position, j.created_at, j.id limit :limit;
 
 -- name: line
--- The beginning of a tenant's queue in claim order, with all that tells when each may start.
-select id, status, bucket_id, priority, position, created_at, queued_at, not_before, expires_at, target_id, fence, ran,
-  group_id, stage
-from hw_job where tenant_id = :tenant_id and status <= 2 order by priority desc, position, created_at, id limit :limit;
+-- The beginning of a tenant's queue in claim order, with all that tells when each may start, as one text.
+select {json_rows(w.id, w.status, w.bucket_id, w.priority, w.position, w.created_at, w.queued_at, w.not_before, w.expires_at, w.target_id, w.fence, w.ran, w.group_id, w.stage)}
+from (select * from hw_job where tenant_id = :tenant_id and status <= 2 order by priority desc, position, created_at, id limit :limit) w;
 
 -- name: tenants_in_line
 -- The tenants that have jobs waiting, by one probe each.
@@ -189,10 +212,10 @@ select id, tenant_id, lanes, target_id, created_at, granted_at, expires_at, hold
 where finished_at is null order by id;
 
 -- name: past_runs
--- How long the runs took that completed last, of the newest so many jobs that ended.
-select tenant_id, task, ran from (
-  select tenant_id, task, ran, status from hw_job where finished_at is not null order by finished_at desc limit :limit) f
-where status = 6;
+-- How long the runs took that completed last, of the newest so many jobs that ended, as one text.
+select {json_rows(w.tenant_id, w.task, w.ran)} from (
+  select tenant_id, task, ran, status from hw_job where finished_at is not null order by finished_at desc limit :limit) w
+where w.status = 6;
 
 -- name: shown_workers
 -- Those that were not given up, and those that were within a while.

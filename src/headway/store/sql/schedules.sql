@@ -46,6 +46,10 @@ select {schedule_columns} from hw_schedule s where s.id = :id {for_update};
 -- By name.
 select {schedule_columns} from hw_schedule s where s.tenant_id = :tenant_id and s.deleted_at is null and s.name > :after order by s.name limit :limit;
 
+-- name: upcoming_schedules
+-- By their next tick.
+select {schedule_columns} from hw_schedule s where s.tenant_id = :tenant_id and s.next_at is not null order by s.next_at, s.id limit :limit;
+
 -- name: add_schedule
 insert into hw_schedule (tenant_id, name, definition, enabled, origin, decided_until, created_at, created_by)
 values (:tenant_id, :name, :definition, :enabled, :origin, :at, :at, :actor)

@@ -175,3 +175,6 @@ delete from hw_event where thing_id = 0 and thing = 'history'
 -- name: outbox_armed
 -- Whether the trigger that makes deliveries is in force.
 select 1 from sqlite_schema where type = 'trigger' and name = 'hw_event_outbox';
+
+-- name: database_size
+select p.page_count * s.page_size from pragma_page_count() p, pragma_page_size() s;

@@ -1,0 +1,1 @@
+"""The pages: what runs, what waits and why, and the forms that change it."""

@@ -1,0 +1,99 @@
+"""The templates, and what all of them may use."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
+from markupsafe import Markup
+
+from headway import __version__
+from headway.dashboard import times, words
+from headway.model.estimate import span
+
+# The address, its word, and the key that leads there after `g`.
+NAVIGATION = (
+    ("/", "Now", "n"),
+    ("/queue", "Queue", "q"),
+    ("/schedules", "Schedules", "s"),
+    ("/executions", "Executions", "e"),
+    ("/groups", "Groups", "p"),
+    ("/targets", "Targets", "t"),
+    ("/resources", "Resources", "r"),
+    ("/history", "History", "h"),
+    ("/workers", "Workers", "w"),
+    ("/webhooks", "Webhooks", "k"),
+    ("/access", "Access", "a"),
+    ("/settings", "Settings", "i"),
+    ("/health", "Health", "l"),
+)
+
+
+@pass_context
+def _when(context: Context, at: int | None, zone: str | None = None) -> Markup:
+    page = context["page"]
+    return times.moment(at, page.now, page.taste, zone)
+
+
+@pass_context
+def _since(context: Context, at: int) -> Markup:
+    return times.since(at, context["page"].now)
+
+
+@pass_context
+def _until(context: Context, at: int) -> Markup:
+    return times.until(at, context["page"].now)
+
+
+@pass_context
+def _url(context: Context, path: str) -> str:
+    return str(context["page"].address(path))
+
+
+def _pretty(value: object) -> str:
+    """JSON for people: stored text, or a value."""
+    try:
+        shown = json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return str(value)
+    return json.dumps(shown, indent=2, ensure_ascii=False)
+
+
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("headway.dashboard"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals.update(
+        when=_when,
+        since=_since,
+        until=_until,
+        url=_url,
+        span=span,
+        words=words,
+        navigation=NAVIGATION,
+        version=__version__,
+        modes=times.MODES,
+        themes=times.THEMES,
+    )
+    made.filters["pretty"] = _pretty
+    return made
+
+
+_ENVIRONMENT = _environment()
+
+
+def render(template: str, **facts: Any) -> str:
+    return _ENVIRONMENT.get_template(template).render(facts)
+
+
+def part(template: str, macro: str, *given: object, **facts: Mapping[str, Any]) -> Markup:
+    """One macro of a template, for pictures and tests."""
+    module: Any = _ENVIRONMENT.get_template(template).module
+    return Markup(getattr(module, macro)(*given, **facts))

@@ -1,0 +1,178 @@
+"""The forms that do something to one job: cancel, interrupt, resume, resolve, release, retry, edit and move."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any
+
+from starlette.responses import Response
+
+from headway.clock import micros
+from headway.dashboard.jobs import number, refused
+from headway.dashboard.pages import Page, Pages
+from headway.errors import BadInput, Refused, WrongState
+from headway.model.access import check_new_params
+from headway.model.job import Job
+from headway.model.prospects import done
+from headway.model.states import State, Verb
+from headway.model.values import check_budget, from_json, instant, seconds
+from headway.model.verbs import CLEARED, Cleared
+from headway.store import places, reading
+
+pages = Pages("job verbs")
+Undo = tuple[str, Mapping[str, object]]
+Act = Callable[[Page, int], Response]
+
+
+def form(verb: Verb) -> Callable[[Act], Act]:
+    """What is wrong with a form of the job's own page is said there, beside all that was filled in; any other page
+    gets it as a message."""
+
+    def declare(act: Act) -> Act:
+        @wraps(act)
+        def run(page: Page, job_id: int) -> Response:
+            try:
+                return act(page, job_id)
+            except (BadInput, WrongState, Refused) as error:
+                if "sheet" not in page.form:
+                    raise
+                return refused(page, job_id, verb.value, error)
+
+        declared: Act = pages.post(f"/jobs/{{job_id:int}}/{verb.value}")(run)
+        return declared
+
+    return declare
+
+
+# --- what needs nothing but the job -------------------------------------------------------------------------------
+
+
+@form(Verb.CANCEL)
+def cancel(page: Page, job_id: int) -> Response:
+    return page.done(done(Verb.CANCEL, page.client.cancel(job_id)))
+
+
+@form(Verb.INTERRUPT)
+def interrupt(page: Page, job_id: int) -> Response:
+    job = page.client.interrupt(job_id)
+    undo: Undo | None = (f"/jobs/{job_id}/resume", {}) if job.status is State.WAITING else None
+    return page.done(done(Verb.INTERRUPT, job), undo=undo)
+
+
+@form(Verb.RELEASE)
+def release(page: Page, job_id: int) -> Response:
+    return page.done(done(Verb.RELEASE, page.client.release(job_id)))
+
+
+# --- what takes more ----------------------------------------------------------------------------------------------
+
+
+@form(Verb.RESUME)
+def resume(page: Page, job_id: int) -> Response:
+    return page.done(done(Verb.RESUME, page.client.resume(job_id, _budget(page))))
+
+
+@form(Verb.RESOLVE)
+def resolve(page: Page, job_id: int) -> Response:
+    text = page.form.given("result")
+    result = None if text is None else from_json(text, field="result")
+    return page.done(done(Verb.RESOLVE, page.client.resolve(job_id, result)))
+
+
+@form(Verb.RETRY)
+def retry(page: Page, job_id: int) -> Response:
+    job = page.client.get(job_id)
+    params = _other_params(page, job)
+    if params is not None:
+        check_new_params(page.visitor, [job.task])
+    made = page.client.retry(job_id, params=params, priority=_other_priority(page, job), budget=_budget(page))
+    text = f"Job {job_id} is tried again as job {made.id}."
+    return page.done(text, to=page.address(f"/jobs/{made.id}") if page.form.get("sheet") else None)
+
+
+@form(Verb.EDIT)
+def edit(page: Page, job_id: int) -> Response:
+    job = page.client.get(job_id)
+    changes = _changes(page, job)
+    if not changes:
+        return page.done(f"Job {job_id} stays as it was: nothing was changed.")
+    if "params" in changes:
+        check_new_params(page.visitor, [job.task])
+    return page.done(done(Verb.EDIT, page.client.edit(job_id, if_version=number(page.form, "version"), **changes)))
+
+
+def _changes(page: Page, job: Job) -> dict[str, Any]:
+    """What was filled in otherwise than it is. A time that was emptied is taken away."""
+    found: dict[str, Any] = {"params": _other_params(page, job), "priority": _other_priority(page, job)}
+    for name, known in (("not_before", job.not_before), ("expires_at", job.expires_at)):
+        if name in page.form:
+            found[name] = _other_time(page, name, known)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _other_priority(page: Page, job: Job) -> int | None:
+    wish = number(page.form, "priority")
+    return None if wish == job.priority else wish
+
+
+def _other_params(page: Page, job: Job) -> dict[str, Any] | None:
+    text = page.form.given("params")
+    if text is None:
+        return None
+    given = from_json(text, field="params")
+    if not isinstance(given, dict):
+        raise BadInput('params must be a JSON object, like {"topic": "fog"}', field="params")
+    return None if given == from_json(job.unfilled or job.params, field="params") else given
+
+
+def _other_time(page: Page, name: str, known: int | None) -> int | Cleared | None:
+    text = page.form.given(name)
+    if text is None:
+        return None if known is None else CLEARED
+    when = moment(text, page.now, field=name)
+    return None if when == known else when
+
+
+def moment(text: str, now: int, *, field: str) -> int:
+    """An instant as people write it: as RFC 3339, or as a while from now."""
+    return instant(text, field=field) if "-" in text[1:] else now + micros(seconds(text, field=field))
+
+
+def _budget(page: Page) -> dict[str, float] | None:
+    text = page.form.given("budget")
+    if text is None:
+        return None
+    given = from_json(text, field="budget")
+    return dict(check_budget(given))  # type: ignore[arg-type]  # what is not a mapping is refused there
+
+
+# --- its place in the queue ---------------------------------------------------------------------------------------
+
+
+@form(Verb.MOVE)
+def move(page: Page, job_id: int) -> Response:
+    undo = _where_it_was(page, job_id)
+    wish = {name: number(page.form, name) for name in ("before", "after", "rank")}
+    moved = page.client.move(job_id, to=page.form.given("to"), if_version=number(page.form, "version"), **wish)
+    with page.read() as tx:
+        rank = reading.view(tx, page.tenant_id, job_id).rank
+    text = f"Job {job_id} is now at rank {rank}." if rank is not None else f"Job {job_id} has another place."
+    return page.done(text, undo=_as_moved(undo, moved))
+
+
+def _where_it_was(page: Page, job_id: int) -> tuple[Job, str, dict[str, object]]:
+    """The form that brings a job back: beside who stood beside it, or to the priority in which it stood alone."""
+    with page.read() as tx:
+        job = reading.view(tx, page.tenant_id, job_id).job
+        ahead, behind = places.neighbours(tx, job)
+    if behind is not None:
+        return job, "move", {"before": behind}
+    return (job, "move", {"after": ahead}) if ahead is not None else (job, "edit", {"priority": job.priority})
+
+
+def _as_moved(undo: tuple[Job, str, dict[str, object]], moved: Job) -> Undo | None:
+    was, verb, fields = undo
+    if (was.priority, was.position) == (moved.priority, moved.position):
+        return None
+    return f"/jobs/{moved.id}/{verb}", {**fields, "version": moved.version}

@@ -1,0 +1,266 @@
+"""The page of a job: what it is, what becomes of it and what can be done; and the form that makes a new one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup, escape
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from headway.api.jobs import new_job
+from headway.api.problems import status_of
+from headway.api.wire.system import task_json
+from headway.dashboard.copying import copies
+from headway.dashboard.pages import Form, Page, Pages
+from headway.engine.client import KNOWN_FOR
+from headway.engine.limits import lives
+from headway.errors import BadInput, HeadwayError, Refused, WrongState
+from headway.model.access import Role, check_new_params
+from headway.model.becoming import becomes
+from headway.model.job import Actor, Job, Options
+from headway.model.prospects import VERBS, closed_fields, needs_budget, prospects
+from headway.model.telling import spells, timeline
+from headway.model.values import from_json, instant_text
+from headway.model.waiting import Explanation
+from headway.store import cases, reading
+from headway.store.reading import JobView
+
+pages = Pages("jobs")
+EMPTY = Form(())
+_RULE = re.compile(r"Annotated\[(.*?), Rule\(\w*\)\]")
+_NAMED = re.compile(r"\b([Jj]ob [1-9][0-9]{0,17})\b")
+LINES, MOST_LINES = 200, 10_000
+EVENTS = 200
+_FIELDS = ("task", "params", "priority", "delay", "target", "key")
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A form as it was filled in, and what was wrong with it. Without a problem it was only opened."""
+
+    verb: str = ""
+    problem: str | None = None
+    place: str | None = None
+    form: Form = EMPTY
+
+    def value(self, verb: str, name: str, otherwise: object = "") -> object:
+        kept = self.verb == verb and self.problem is not None and name in self.form
+        return self.form.get(name) if kept else otherwise
+
+    def wrong(self, verb: str, name: str) -> bool:
+        """Whether the problem is with this field: `params.topic` is with `params`."""
+        if self.verb != verb or self.place is None:
+            return False
+        return self.place == name or self.place.startswith((f"{name}.", f"{name}["))
+
+
+# --- one job ------------------------------------------------------------------------------------------------------
+
+
+@pages.get("/jobs/{job_id:int}")
+def show(page: Page, job_id: int) -> Response:
+    return shown(page, job_id, Tried())
+
+
+@pages.get("/jobs/{job_id:int}/{verb:str}")
+def opened(page: Page, job_id: int, verb: str) -> Response:
+    """The same with one of its forms open."""
+    if verb not in VERBS:
+        raise HTTPException(404)
+    return shown(page, job_id, Tried(verb))
+
+
+def refused(page: Page, job_id: int, verb: str, error: HeadwayError) -> Response:
+    """The page again, with what was filled in."""
+    return shown(page, job_id, Tried(verb, str(error), error.field, page.form), status=status_of(error))
+
+
+def shown(page: Page, job_id: int, tried: Tried, status: int = 200) -> Response:
+    count, explained = _lines_asked(page), _explained(page, page.client.get(job_id))
+    with page.read() as tx:
+        view = reading.view(tx, page.tenant_id, job_id)
+        case, chain = cases.case(tx, view, now=page.now, explained=explained)
+        events = reading.events(tx, job_id, after=max(0, view.job.version - EVENTS), limit=EVENTS)
+        lines = reading.last_lines(tx, job_id, count)
+        files = reading.artifacts(tx, job_id)
+    not_yours, closed = _not_yours(page, view.job), closed_fields(view.job, page.now)
+    return page.render(
+        "job.html",
+        status=status,
+        view=view,
+        job=view.job,
+        case=case,
+        explained=explained,
+        next=becomes(case),
+        prospects=prospects(case),
+        over=needs_budget(case),
+        closed=closed if not_yours is None else {**closed, "params": not_yours},
+        not_yours=not_yours,
+        chain=chain,
+        older=len(case.chain) - len(chain),
+        entries=timeline(events),
+        cut=view.job.version > EVENTS,
+        claims=spells(events),
+        lines=lines,
+        count=count,
+        most=MOST_LINES,
+        files=files,
+        options=Options.parse(view.job.options),
+        copies=copies(view.job, view.target, _address(page), with_token=page.visitor.actor.type == "token"),
+        maker=Actor.parse(view.job.created_by).shown,
+        clock=_clock,
+        linked=_linker(page),
+        instant_text=instant_text,
+        tried=tried,
+    )
+
+
+def _explained(page: Page, job: Job) -> Explanation | None:
+    """Beyond the wall: what is in its way may be another tenant's."""
+    if not job.status.claimable_later:
+        return None
+    with page.look() as tx:
+        return reading.explain(tx, page.tenant_id, job.id, lives=lives)
+
+
+def _not_yours(page: Page, job: Job) -> str | None:
+    """Why this visitor may not give it other params, whatever its state."""
+    try:
+        check_new_params(page.visitor, [job.task])
+    except Refused as error:
+        return str(error)
+    return None
+
+
+def _linker(page: Page) -> Callable[[str], Markup]:
+    """Makes a sentence whose jobs are links. What else it says may be anybody's, and stays text."""
+
+    def linked(text: str) -> Markup:
+        # Every other part is the number of a job.
+        parts = _NAMED.split(text)
+        made = [
+            Markup('<a href="{}">{}</a>').format(page.address(f"/jobs/{part.split()[1]}"), part)
+            if n % 2
+            else escape(part)
+            for n, part in enumerate(parts)
+        ]
+        return Markup("").join(made)
+
+    return linked
+
+
+def _clock(at: int) -> str:
+    return instant_text(at)[11:19]
+
+
+def _lines_asked(page: Page) -> int:
+    text = page.asked.get("lines")
+    return min(MOST_LINES, max(1, int(text))) if text.isascii() and text.isdigit() and len(text) < 9 else LINES
+
+
+def _address(page: Page) -> str:
+    url = page.request.url
+    return f"{url.scheme}://{url.netloc}{page.root}"
+
+
+# --- a new one ----------------------------------------------------------------------------------------------------
+
+
+@pages.get("/jobs/new", Role.OPERATOR)
+def fresh(page: Page) -> Response:
+    """Empty, or filled in like a job that exists, or for a task that was chosen."""
+    given = {name: page.asked.get(name) for name in _FIELDS}
+    like = page.asked.get("like")
+    if like.isascii() and like.isdigit() and len(like) < 19:
+        with page.read() as tx:
+            given |= _like(reading.view(tx, page.tenant_id, int(like)))
+    return _editor(page, given)
+
+
+def _like(view: JobView) -> dict[str, str]:
+    job = view.job
+    pretty = json.dumps(json.loads(job.params), indent=2, ensure_ascii=False)
+    return {
+        "task": job.task,
+        "params": pretty,
+        "priority": str(job.priority),
+        "target": view.target or "",
+        "key": job.key or "",
+    }
+
+
+@pages.post("/jobs/new")
+def create(page: Page) -> Response:
+    try:
+        job_id, created = page.client.enqueue(new_job(page, page.client, _wishes(page)))
+    except (BadInput, WrongState, Refused) as error:
+        kept = {name: page.form.get(name) for name in _FIELDS}
+        return _editor(page, kept, error)
+    text = f"Job {job_id} was made." if created else f"Nothing was made: the key is taken by job {job_id}."
+    return page.done(text, to=page.address(f"/jobs/{job_id}"))
+
+
+def _wishes(page: Page) -> dict[str, Any]:
+    task = page.form.given("task")
+    if task is None:
+        raise BadInput("task: say which one", field="task")
+    params = from_json(page.form.given("params") or "{}", field="params")
+    if not isinstance(params, dict):
+        raise BadInput('params must be a JSON object, like {"topic": "fog"}', field="params")
+    given = {"task": task, "params": params, "priority": number(page.form, "priority")}
+    given |= {name: page.form.given(name) for name in ("delay", "target", "key")}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def number(form: Form, name: str) -> int | None:
+    text = form.given(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise BadInput(f"{name} must be a whole number, not {text[:40]!r}", field=name)
+    return int(text)
+
+
+def _editor(page: Page, given: Mapping[str, str], error: HeadwayError | None = None) -> Response:
+    tasks = _tasks(page)
+    chosen = next((one for one in tasks if one["task"] == given["task"]), None)
+    if chosen is not None and not given["params"]:
+        given = {**given, "params": _skeleton(chosen)}
+    return page.render(
+        "job_new.html",
+        status=200 if error is None else status_of(error),
+        given=given,
+        tasks=tasks,
+        plain=_plain_type,
+        problem=None if error is None else str(error),
+        field=None if error is None or error.field is None else error.field.split(".")[0].split("[")[0],
+    )
+
+
+def _tasks(page: Page) -> list[dict[str, Any]]:
+    """The tasks there are, with what they take where it is known; those of an admin only for one."""
+    registry = page.client.registry
+    with page.look() as tx:
+        seen = {one.name: one for one in reading.seen_tasks(tx, within=KNOWN_FOR)}
+    found = []
+    for name in sorted({*seen, *registry.specs}):
+        spec = registry.specs.get(name)
+        told = registry.told(name) if spec is not None else (seen[name].priority, seen[name].options)
+        found.append(task_json(name, seen.get(name), spec, told))
+    return [one for one in found if page.may("admin") or not one["admin_only"]]
+
+
+def _plain_type(text: str) -> str:
+    """A type without the rule that checks it: the rule speaks when it is broken."""
+    return _RULE.sub(r"\1", text)
+
+
+def _skeleton(task: Mapping[str, Any]) -> str:
+    """Its params, to be filled in."""
+    named = {one["name"]: one["default"] for one in task["params"] or ()}
+    return json.dumps(named, indent=2, ensure_ascii=False)

@@ -1,0 +1,1 @@
+"""Pictures as SVG, made on the server: shapes in attributes, colours by class, words escaped."""

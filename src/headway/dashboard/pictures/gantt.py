@@ -1,0 +1,135 @@
+"""Stages over time: a row for each step with all its attempts, waiting thin and work thick, the past and, hatched, what
+is expected, on one axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from markupsafe import Markup
+
+from headway.dashboard.pictures.axis import SECOND, Scale, picture, time_axis
+from headway.model.estimate import span
+from headway.model.outlook import Attempt, Planned, Spent
+
+WIDTH, LEFT, RIGHT, TOP, ROW = 960, 190, 946, 20, 26
+MOST_LABEL = 26
+_HEIGHTS = {Spent.DELAYED: 2, Spent.WAITING: 6, Spent.RUNNING: 14, Spent.HELD: 10}
+_WORDS = {
+    Spent.DELAYED: "waited for its time",
+    Spent.WAITING: "waited in the queue",
+    Spent.RUNNING: "ran",
+    Spent.HELD: "waited for a person",
+}
+_HATCH = Markup(
+    '<defs><pattern id="expected" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    '<line class="hatch" x1="0" y1="0" x2="0" y2="7"/></pattern></defs>'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A step. `tones`: the colour of each attempt's work. `note` is said where there is nothing to draw."""
+
+    label: str
+    stage: int
+    attempts: Sequence[Attempt] = ()
+    tones: Sequence[str] = ()
+    planned: Planned | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gantt:
+    """`since` and `until` bound the axis; `now` is None when all is past."""
+
+    label: str
+    since: int
+    until: int
+    now: int | None
+    zone: str = "UTC"
+    rows: Sequence[Row] = field(default_factory=tuple)
+
+
+def gantt(wanted: Gantt) -> Markup:
+    bottom = TOP + ROW * len(wanted.rows)
+    scale = _scale(wanted)
+    parts = [_HATCH, _bands(wanted.rows), time_axis(scale, top=TOP, bottom=bottom, zone=wanted.zone, most=7)]
+    parts += [_row(row, TOP + ROW * n, scale, wanted) for n, row in enumerate(wanted.rows)]
+    parts.append(Markup('<text class="zone" x="8" y="{}">{}</text>').format(bottom + 13, wanted.zone))
+    if wanted.now is not None:
+        parts.append(_now(scale.at(wanted.now), bottom))
+    return picture(WIDTH, bottom + 20, wanted.label, *parts)
+
+
+def _scale(wanted: Gantt) -> Scale:
+    """From the first thing to the last, with a little room on the right."""
+    ends = [row.planned.end for row in wanted.rows if row.planned is not None]
+    high = max(wanted.until, *ends, wanted.since + SECOND)
+    return Scale(wanted.since, high + (high - wanted.since) * 0.02, LEFT, RIGHT)
+
+
+def _bands(rows: Sequence[Row]) -> Markup:
+    """Every other stage on another ground."""
+    bands = [
+        Markup('<rect class="band" x="0" y="{}" width="{}" height="{}"/>').format(TOP + ROW * n, WIDTH, ROW)
+        for n, row in enumerate(rows)
+        if row.stage % 2
+    ]
+    return Markup("").join(bands)
+
+
+def _row(row: Row, top: float, scale: Scale, wanted: Gantt) -> Markup:
+    middle = top + ROW / 2
+    now = wanted.until if wanted.now is None else wanted.now
+    name = f"{row.stage + 1} · {row.label}"
+    short = name if len(name) <= MOST_LABEL else f"{name[: MOST_LABEL - 1]}…"
+    parts = [Markup('<text class="step" x="8" y="{}">{}<title>{}</title></text>').format(middle + 4, short, name)]
+    for number, (attempt, tone) in enumerate(zip(row.attempts, row.tones, strict=True), 1):
+        which = f"job {attempt.job_id}" + (f", attempt {number}" if len(row.attempts) > 1 else "")
+        parts += _attempt(attempt, tone, which, middle, scale, now)
+    if row.planned is not None:
+        parts.append(_expected(row.planned, middle, scale))
+    if row.note:
+        parts.append(Markup('<text x="{}" y="{}">{}</text>').format(LEFT + 4, middle + 4, row.note))
+    return Markup("").join(parts)
+
+
+def _attempt(attempt: Attempt, tone: str, which: str, middle: float, scale: Scale, now: int) -> list[Markup]:
+    parts = []
+    for phase in attempt.phases:
+        until = now if phase.until is None else phase.until
+        word = f"{which} {_WORDS[phase.spent]} {span(until - phase.since)}"
+        if phase.spent is Spent.RUNNING:
+            word += f": {attempt.state.name}"
+        colour = tone if phase.spent is Spent.RUNNING else _colour(phase.spent)
+        parts.append(_bar(colour, phase.since, until, _HEIGHTS[phase.spent], word, middle, scale))
+    return parts
+
+
+def _colour(spent: Spent) -> str:
+    return {Spent.WAITING: "waits", Spent.HELD: "held"}.get(spent, "quiet")
+
+
+def _bar(tone: str, since: int, until: int, height: int, title: str, middle: float, scale: Scale) -> Markup:
+    left = scale.at(since)
+    width = max(2.0, round(scale.at(until) - left, 2))
+    return Markup('<rect class="{}" x="{}" y="{}" width="{}" height="{}" rx="{}"><title>{}</title></rect>').format(
+        tone, left, middle - height / 2, width, height, min(3, height / 2), title
+    )
+
+
+def _expected(planned: Planned, middle: float, scale: Scale) -> Markup:
+    left, right = scale.at(planned.start), scale.at(planned.end)
+    word = f"expected to take {span(planned.end - planned.start)}"
+    return Markup(
+        '<rect class="expected" fill="url(#expected)" x="{}" y="{}" width="{}" height="14" rx="3">'
+        "<title>{}</title></rect>"
+    ).format(left, middle - 7, max(2.0, round(right - left, 2)), word)
+
+
+def _now(x: float, bottom: float) -> Markup:
+    return Markup(
+        '<line class="now" x1="{0}" y1="{1}" x2="{0}" y2="{2}"/>'
+        '<text class="nowword" x="{0}" y="{3}" text-anchor="middle">now</text>'
+    ).format(x, TOP - 4, bottom, TOP - 7)

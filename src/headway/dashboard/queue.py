@@ -1,0 +1,214 @@
+"""The queue: what waits, in claim order, for reading, moving and pausing; and acting on all jobs that fit a filter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from starlette.responses import Response
+
+from headway.api.problems import status_of
+from headway.clock import micros
+from headway.dashboard.pages import Form, Page, Pages
+from headway.dashboard.times import written
+from headway.engine import bulk
+from headway.engine.limits import lives
+from headway.errors import BadInput, HeadwayError, Refused
+from headway.model import many, words
+from headway.model.states import State
+from headway.model.values import check_name, seconds
+from headway.model.waiting import sentence
+from headway.store import lanes, reading
+from headway.store.db import Tx
+from headway.store.pages import Filters, count_jobs
+from headway.store.reading import Counts, JobView, Waiting
+
+pages = Pages("queue")
+SIZE = 50
+IN_LINE = frozenset({State.WAITING, State.SCHEDULED, State.QUEUED})
+UNFINISHED = IN_LINE | {State.RUNNING, State.PAUSED, State.ERROR}
+FIELDS = ("q", "task", "target", "group", "schedule")
+_LARGEST = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A filter as it was filled in, and as it is meant. Without a status it is about what waits."""
+
+    fields: Mapping[str, str]
+    filters: Filters
+
+    @property
+    def narrow(self) -> bool:
+        """Whether only some of the jobs in a state are wanted."""
+        return any(self.fields.values())
+
+    @property
+    def statuses(self) -> frozenset[State]:
+        return self.filters.statuses or IN_LINE
+
+    @property
+    def ordered(self) -> bool:
+        """Whether all that is asked for has a place in the queue."""
+        return self.statuses <= IN_LINE
+
+    @property
+    def everything(self) -> Filters:
+        """With its states, also those that go without saying."""
+        return replace(self.filters, statuses=self.statuses)
+
+
+def read(form: Form) -> Asked:
+    fields = {name: form.get(name) for name in FIELDS}
+    return Asked(
+        fields,
+        Filters(
+            statuses=words.states([form.get("status")]) if form.get("status") else frozenset(),
+            task=fields["task"] or None,
+            q=fields["q"] or None,
+            target=check_name(fields["target"], field="target") if fields["target"] else None,
+            group_id=_number(fields, "group"),
+            schedule_id=_number(fields, "schedule"),
+        ),
+    )
+
+
+def _number(fields: Mapping[str, str], name: str) -> int | None:
+    text = fields[name]
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:20]) <= _LARGEST):
+        raise BadInput(f"{name} must be the number of one, not {text[:40]!r}", field=name)
+    return int(text)
+
+
+# --- looking ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A page of jobs with what is in their way, and how many there are in each state. `complete`: all were counted."""
+
+    items: list[Waiting]
+    next: str | None
+    counts: Mapping[State, int]
+    complete: bool
+
+
+@pages.get("/queue")
+def show(page: Page) -> Response:
+    try:
+        asked = read(page.asked)
+        with page.look() as tx:
+            found = _found(tx, page, asked)
+            pauses = lanes.pauses(tx, page.tenant_id)
+            tenants = len(tx.run("tenants"))
+    except HeadwayError as error:
+        return _mistaken(page, error)
+    chosen = {state: found.counts.get(state, 0) for state in asked.statuses}
+    return page.render(
+        "queue.html",
+        asked=asked,
+        found=found,
+        chips=[(state, found.counts.get(state, 0)) for state in sorted(UNFINISHED)],
+        ended=[State.FAILED],
+        in_line=sum(found.counts.get(state, 0) for state in IN_LINE),
+        offers=many.offers(chosen) if found.complete else [],
+        matching=sum(chosen.values()),
+        pauses=pauses,
+        shared=tenants > 1,
+        sentence=sentence,
+        note=_note,
+        problem=None,
+    )
+
+
+def _mistaken(page: Page, error: HeadwayError) -> Response:
+    """What was filled in stays, with what is wrong about it."""
+    fields = {name: page.asked.get(name) for name in FIELDS}
+    facts = {
+        "chips": [],
+        "ended": [],
+        "in_line": 0,
+        "offers": [],
+        "matching": 0,
+        "pauses": (None, None),
+        "shared": False,
+    }
+    empty = {"asked": Asked(fields, Filters()), "found": Found([], None, {}, False)}
+    status = status_of(error)
+    return page.render("queue.html", status=status, **empty, **facts, sentence=sentence, note=_note, problem=error)
+
+
+def _found(tx: Tx, page: Page, asked: Asked) -> Found:
+    cursor, tenant_id = page.asked.given("cursor"), page.tenant_id
+    narrow = asked.narrow or bool(asked.filters.statuses)
+    counts, complete = _counts(tx, page, asked)
+    if not asked.ordered:
+        listed = reading.list_jobs(tx, tenant_id, asked.everything, SIZE, cursor)
+        return Found([Waiting(one, []) for one in listed.items], listed.next, counts, complete)
+    filters = asked.everything if narrow else None
+    line = reading.queue_page(tx, tenant_id, SIZE, cursor, lives=lives, filters=filters, foresee=True)
+    return Found(line.items, line.next, counts, complete)
+
+
+def _counts(tx: Tx, page: Page, asked: Asked) -> tuple[Mapping[State, int], bool]:
+    """By state, of all that fits but for its state. Ended jobs are counted if they are what is asked for."""
+    ended = asked.statuses - UNFINISHED
+    if asked.narrow or ended:
+        return count_jobs(tx, page.tenant_id, replace(asked.filters, statuses=UNFINISHED | ended))
+    counts: Counts = page.strip["counts"]
+    return {State[name]: count for name, count in counts.by_status.items()}, not counts.at_least
+
+
+def _note(view: JobView) -> str:
+    """The one thing worth saying about a job that is not in line."""
+    error = view.run.error if view.run is not None and view.job.status is not State.COMPLETED else None
+    return (error or view.job.reason or "").strip().partition("\n")[0]
+
+
+# --- acting -------------------------------------------------------------------------------------------------------
+
+
+@pages.post("/queue/act")
+def act(page: Page) -> Response:
+    """On everything that fits, if it is as much as was said."""
+    expected = _number({"expected": page.form.get("expected")}, "expected")
+    action, filters = page.form.get("action"), read(page.form).everything
+    done = bulk.act(page.client, filters, action, expected=expected or 0)
+    refused = [(job_id, str(error)) for job_id, error in done.refused]
+    return page.done(many.told(action, len(done.changed), refused))
+
+
+@pages.post("/queue/pause")
+def pause(page: Page) -> Response:
+    everybody, duration = _everybody(page), page.form.given("for")
+    until = None if duration is None else page.now + micros(seconds(duration, field="for"))
+    if until is not None and until <= page.now:
+        raise BadInput("for must be more than 0: write it like 10m or 2h", field="for")
+    page.client.pause_queue(note=page.form.given("note"), until=until, everybody=everybody)
+    what = "Every queue is paused" if everybody else "The queue is paused"
+    ends = "" if until is None else f" until {written(until, page.taste.zone)}"
+    return page.done(
+        f"{what}{ends}. What runs goes on.", undo=("/queue/resume", {"everybody": "1"} if everybody else {})
+    )
+
+
+@pages.post("/queue/resume")
+def resume(page: Page) -> Response:
+    everybody = _everybody(page)
+    page.client.resume_queue(everybody=everybody)
+    return page.done("Every queue goes on." if everybody else "The queue goes on.")
+
+
+def _everybody(page: Page) -> bool:
+    wished = bool(page.form.get("everybody"))
+    if wished and not page.visitor.system:
+        raise Refused("only tokens of the system may pause or resume every queue", code="not_allowed")
+    return wished
+
+
+@pages.post("/reservations/{reservation_id:int}/release")
+def release(page: Page, reservation_id: int) -> Response:
+    page.client.release_reservation(reservation_id)
+    return page.done(f"Reservation {reservation_id} was given back.")

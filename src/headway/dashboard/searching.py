@@ -1,0 +1,100 @@
+"""What is asked of the history: the fields of its search form, as they were filled in and as filters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from headway.clock import micros
+from headway.dashboard.pages import Form
+from headway.dashboard.times import Taste
+from headway.errors import BadInput
+from headway.model import words
+from headway.model.outcome import FailureKind
+from headway.model.states import State
+from headway.model.values import check_name, instant
+from headway.store.pages import Filters
+
+# Quick choices of time: the word in the address, the word for people, seconds.
+PERIODS = (
+    ("1h", "last hour", 3_600.0),
+    ("24h", "last 24 hours", 86_400.0),
+    ("7d", "last 7 days", 604_800.0),
+    ("30d", "last 30 days", 2_592_000.0),
+)
+STATUSES = [State[name].name for name in ("COMPLETED", "FAILED", "SKIPPED", "CANCELLED", "RUNNING", "PAUSED", "ERROR")]
+KINDS = [kind.value for kind in FailureKind]
+FIELDS = ("q", "task", "status", "failure_kind", "target", "schedule", "within", "since", "until")
+_LARGEST = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A filled-in search form. Times without a zone are in the reader's."""
+
+    fields: dict[str, str]
+    zone: str
+
+    def filters(self, now: int) -> Filters:
+        get = self.fields.get
+        since, until = self._instant("since"), self._instant("until")
+        if since is None and until is None:
+            since = within(get("within", ""), now)
+        return Filters(
+            statuses=words.states([get("status", "")]) if get("status") else frozenset(),
+            task=get("task") or None,
+            failure_kind=words.failure_kind(get("failure_kind") or None),
+            since=since,
+            until=until,
+            q=get("q") or None,
+            target=check_name(self.fields["target"], field="target") if get("target") else None,
+            schedule_id=self._number("schedule"),
+        )
+
+    @property
+    def narrow(self) -> bool:
+        """Whether anything was asked for."""
+        return any(self.fields.values())
+
+    def local(self, name: str) -> str:
+        """A time as a browser's own field takes it."""
+        try:
+            at = self._instant(name)
+            return "" if at is None else f"{datetime.fromtimestamp(at / 1e6, ZoneInfo(self.zone)):%Y-%m-%dT%H:%M}"
+        except (BadInput, ValueError, OverflowError):  # no time, or one that is another year's end there
+            return self.fields[name]
+
+    def _instant(self, name: str) -> int | None:
+        text = self.fields.get(name, "")
+        if not text:
+            return None
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            return instant(text, field=name)
+        return instant(moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(self.zone)), field=name)
+
+    def _number(self, name: str) -> int | None:
+        text = self.fields.get(name, "")
+        if not text:
+            return None
+        if not (text.isascii() and text.isdigit() and 1 <= int(text[:20]) <= _LARGEST):
+            raise BadInput(f"{name} must be the number of one, not {text[:40]!r}", field=name)
+        return int(text)
+
+
+def search(asked: Form, taste: Taste) -> Search:
+    fields = {name: asked.get(name) for name in FIELDS}
+    fields["status"] = ",".join(one for one in asked.all("status") if one)
+    return Search(fields, "UTC" if taste.mode == "utc" else taste.zone)
+
+
+def within(word: str, now: int) -> int | None:
+    """Since when, by a quick choice."""
+    if not word:
+        return None
+    for name, _, seconds in PERIODS:
+        if name == word:
+            return now - micros(seconds)
+    raise BadInput(f"within must be {', '.join(name for name, *_ in PERIODS)}, not {word[:40]!r}", field="within")

@@ -1,0 +1,109 @@
+// Moving jobs: by dragging a row, or by Alt and an arrow on it. Both send the form that the buttons of the row send.
+import { post, send } from "./forms.js";
+import { refresh } from "./live.js";
+
+const MOVES = { ArrowUp: ["up", "top"], ArrowDown: ["down", "bottom"] };
+let last = Promise.resolve(); // one move after the other: each needs the version that the one before left
+let dragged = null;
+
+const rowOf = (element) => element?.closest?.("tr[data-job]") ?? null;
+const formOf = (row) => row?.querySelector("form.moves") ?? null;
+const shown = (id) => document.querySelector(`tr[data-job="${CSS.escape(id)}"]`);
+
+// What a screen reader says: where the job is now, or why it is not.
+function announce(id) {
+  const row = shown(id);
+  const said = document.querySelector("#said .banner");
+  const refused = said?.classList.contains("bad");
+  const rank = row?.dataset.rank;
+  const text = refused || !rank ? said?.firstChild?.textContent.trim() : `Job ${id} is now at rank ${rank}.`;
+  const news = document.getElementById("news");
+  news.textContent = "";
+  requestAnimationFrame(() => { news.textContent = text ?? ""; });
+}
+
+function then(id, act) {
+  last = last.then(act).catch(() => {}).then(() => {
+    announce(id);
+    shown(id)?.focus({ preventScroll: false });
+  });
+}
+
+// --- keys -------------------------------------------------------------------------------------------------------
+
+document.addEventListener("keydown", (event) => {
+  const moves = MOVES[event.key];
+  const row = rowOf(event.target);
+  if (!moves || !event.altKey || event.ctrlKey || event.metaKey || !formOf(row)) return;
+  event.preventDefault();
+  const id = row.dataset.job;
+  const wanted = moves[event.shiftKey ? 1 : 0];
+  then(id, async () => {
+    const form = formOf(shown(id));
+    const button = form?.querySelector(`[data-move="${wanted}"]`);
+    if (button && !button.disabled) await send(form, button);
+  });
+});
+
+// --- dragging ---------------------------------------------------------------------------------------------------
+
+function unmark() {
+  for (const row of document.querySelectorAll(".drop-before, .drop-after")) row.classList.remove("drop-before", "drop-after");
+}
+
+// While it lasts the page is not brought up to date: rows would slip away under the pointer.
+document.addEventListener("dragstart", (event) => {
+  const row = event.target.classList?.contains("grip") ? rowOf(event.target) : null;
+  if (!formOf(row)) return;
+  dragged = row.dataset.job;
+  document.body.dataset.dragging = dragged;
+  row.classList.add("dragged");
+  event.dataTransfer.effectAllowed = "move";
+  event.dataTransfer.setData("text/plain", dragged);
+  event.dataTransfer.setDragImage(row, 12, 12);
+});
+
+document.addEventListener("dragend", () => {
+  delete document.body.dataset.dragging;
+  shown(dragged ?? "")?.classList.remove("dragged");
+  unmark();
+  dragged = null;
+});
+
+const isLower = (row, event) => { const box = row.getBoundingClientRect(); return event.clientY > box.top + box.height / 2; };
+
+document.addEventListener("dragover", (event) => {
+  const row = rowOf(event.target);
+  if (dragged === null || !formOf(row) || row.dataset.job === dragged) return;
+  event.preventDefault();
+  unmark();
+  row.classList.add(isLower(row, event) ? "drop-after" : "drop-before");
+});
+
+document.addEventListener("drop", (event) => {
+  const row = rowOf(event.target);
+  if (dragged === null || !formOf(row) || row.dataset.job === dragged) return;
+  event.preventDefault();
+  const id = dragged;
+  const where = [isLower(row, event) ? "after" : "before", row.dataset.job];
+  then(id, async () => {
+    const form = formOf(shown(id));
+    if (!form) return;
+    const fields = new URLSearchParams(new FormData(form));
+    fields.set(...where);
+    await post(form.getAttribute("action"), fields);
+  });
+});
+
+// A button that was pressed may be of no more use at the end of the list: focus goes to its row.
+document.addEventListener("headway:shown", () => {
+  const button = document.activeElement;
+  if (button?.disabled) rowOf(button)?.focus();
+});
+
+// What is done to so many jobs is done to as many as were read: the number stands while somebody looks at it.
+document.addEventListener("toggle", (event) => {
+  const offer = event.target.closest?.("[data-offer]");
+  offer?.toggleAttribute("data-keep", event.target.open);
+  if (offer && !event.target.open) refresh().catch(() => {});
+}, true);

@@ -1,0 +1,80 @@
+// The editor of schedules: the next runs of what is being written, and steps that come and go without a new page.
+const editor = document.getElementById("editor");
+const preview = document.getElementById("preview");
+const rows = document.getElementById("rows");
+const TIMING = ["when", "cron", "interval", "times", "timezone", "start", "end"];
+const PAUSE = 250; // after the last key
+let waiting = null;
+let asked = 0;
+
+function timing() {
+  const filled = new FormData(editor);
+  const fields = new URLSearchParams(TIMING.map((name) => [name, filled.get(name) ?? ""]));
+  if (editor.dataset.of) fields.set("of", editor.dataset.of);
+  return fields;
+}
+
+// Answers may overtake each other: only the last question counts.
+async function look() {
+  const mine = ++asked;
+  try {
+    const response = await fetch(`${editor.dataset.preview}?${timing()}`, { headers: { Accept: "text/html" } });
+    const text = await response.text();
+    if (mine === asked && response.ok) preview.innerHTML = text;
+  } catch {
+    if (mine === asked) preview.textContent = "Headway does not answer.";
+  }
+}
+
+function later() {
+  clearTimeout(waiting);
+  waiting = setTimeout(look, PAUSE);
+}
+
+// Only what is chosen is shown.
+function choose() {
+  for (const kind of ["when", "what"]) {
+    const chosen = editor.elements[kind].value;
+    for (const part of editor.querySelectorAll(`[data-${kind}]`)) part.hidden = part.dataset[kind] !== chosen;
+  }
+}
+
+const steps = () => [...rows.querySelectorAll("[data-step]")];
+
+// The server goes by the numbers in the names.
+function number() {
+  steps().forEach((step, n) => {
+    step.querySelector("[data-number]").textContent = n + 1;
+    for (const field of step.querySelectorAll("[name^='step-']")) {
+      field.name = field.name.replace(/^step-[^-]+-/, `step-${n}-`);
+      if (field.id) field.id = field.name;
+    }
+    step.querySelector("[data-remove]").value = n;
+  });
+}
+
+function add() {
+  rows.append(document.getElementById("empty-step").content.cloneNode(true));
+  number();
+  steps().at(-1).querySelector("input").focus();
+}
+
+function remove(step) {
+  const next = step.nextElementSibling ?? step.previousElementSibling;
+  step.remove();
+  number();
+  (next?.querySelector("input") ?? editor.querySelector("[data-add]")).focus();
+}
+
+editor.addEventListener("input", (event) => { if (TIMING.includes(event.target.name)) later(); });
+editor.addEventListener("change", choose);
+editor.addEventListener("click", (event) => {
+  const button = event.target.closest("button");
+  if (!button?.matches("[data-add], [data-remove], [data-preview-button]")) return;
+  event.preventDefault();
+  if (button.matches("[data-add]")) add();
+  else if (button.matches("[data-remove]")) remove(button.closest("[data-step]"));
+  else look();
+});
+choose();
+document.getElementById("wrong")?.focus();

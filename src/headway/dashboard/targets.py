@@ -1,0 +1,98 @@
+"""Targets: which are held and by whom, the queue behind each, and letting them go."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from headway.dashboard.pages import Form, Page, Pages
+from headway.dashboard.told import told
+from headway.errors import NotFound
+from headway.model import words
+from headway.model.job import Actor
+from headway.model.targets import TargetState, check_paused, remedy
+from headway.model.values import check_name
+from headway.store import occupancy, reading, targets
+from headway.store.db import Tx
+from headway.store.lanes import find_target
+from headway.store.pages import Filters
+from headway.store.reading import JobView
+
+pages = Pages("targets")
+LISTED, FIRST, RECENT, EVENTS = 50, 50, 15, 50
+
+
+@pages.get("/targets")
+def ls(page: Page) -> Response:
+    """Those that wait for a person come first, whatever they are called."""
+    state, cursor = page.asked.given("state"), page.asked.given("cursor")
+    wanted = words.target_states([state] if state else ())
+    with page.look() as tx:
+        blocked = targets.blocked(tx, page.tenant_id) if not wanted and cursor is None else []
+        found = targets.listed(tx, page.tenant_id, states=wanted, limit=LISTED, cursor=cursor)
+        held = targets.with_waiting(tx, [one for one in blocked if remedy(one) is not None][:FIRST])
+    more = sum(remedy(one) is not None for one in blocked) - len(held)
+    states = [one.value for one in TargetState]
+    return page.render("targets.html", found=found, held=held, more=more, states=states, chosen=state, remedy=remedy)
+
+
+@pages.get("/targets/show")
+def show(page: Page) -> Response:
+    name = _name(page.asked)
+    with page.look() as tx:
+        seen = targets.shown(tx, page.tenant_id, name)
+        version: int = find_target(tx, page.tenant_id, name)[5]
+        holder = _job(tx, page, seen.held_by if seen.held_by is not None else seen.running)
+        queue = occupancy.target_queue(tx, page.tenant_id, seen.id, FIRST)
+        reserved = occupancy.on_target(tx, page.tenant_id, seen.id)
+        recent = reading.list_jobs(tx, page.tenant_id, Filters(target=name), RECENT)
+        events = reading.history(tx, "target", seen.id, after=max(0, version - EVENTS))
+    return page.render(
+        "target.html",
+        seen=seen,
+        todo=remedy(seen),
+        holder=holder,
+        queue=[one for one in queue if holder is None or one.job.id != holder.job.id],
+        reserved=reserved,
+        recent=recent.items,
+        events=[told(event) for event in reversed(events)],
+        actor=lambda text: Actor.parse(text).shown,
+    )
+
+
+def _job(tx: Tx, page: Page, job_id: int | None) -> JobView | None:
+    if job_id is None:
+        return None
+    try:
+        return reading.view(tx, page.tenant_id, job_id)
+    except NotFound:
+        return None
+
+
+@pages.post("/targets/pause")
+def pause(page: Page) -> Response:
+    name = _name(page.form)
+    page.client.pause_target(name, note=page.form.given("note"))
+    return page.done(
+        f"The target {name} is paused: nothing more starts on it.", undo=("/targets/resume", {"name": name})
+    )
+
+
+@pages.post("/targets/resume")
+def resume(page: Page) -> Response:
+    name = _name(page.form)
+    with page.look() as tx:
+        check_paused(targets.shown(tx, page.tenant_id, name))
+    page.client.resume_target(name)
+    return page.done(f"Jobs start on the target {name} again.")
+
+
+@pages.post("/targets/release")
+def release(page: Page) -> Response:
+    name = _name(page.form)
+    job = page.client.release_target(name)
+    return page.done(f"Job {job.id} was released: it is FAILED, and the target {name} is open.")
+
+
+def _name(form: Form) -> str:
+    """As it was given: blanks around a name belong to it."""
+    return check_name(dict(form.fields).get("name", ""), field="name")

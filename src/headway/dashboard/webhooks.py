@@ -1,0 +1,262 @@
+"""Who is told of what happens: webhooks, made and changed here, and each delivery to them with all its tries."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.responses import Response
+
+from headway import errors
+from headway.dashboard.pages import Form, Page, Pages
+from headway.engine.webhooks import STATUSES
+from headway.model import webhooks as model
+from headway.model.access import Role
+from headway.model.hook_words import not_again, standing, what_next
+from headway.model.job import Actor
+from headway.model.webhooks import Delivery, Endpoint, Try
+from headway.store import deliveries, endpoints, reading
+from headway.store.pages import make_cursor, read_cursor
+
+pages = Pages("webhooks")
+LISTED, LATEST, REMEMBERED = 50, 10, 20
+
+
+@pages.get("/webhooks")
+def ls(page: Page) -> Response:
+    """With the last few deliveries of each."""
+    cursor = page.asked.given("cursor")
+    found = page.client.webhooks.list(after=0 if cursor is None else read_cursor(cursor), limit=LISTED + 1)
+    shown = found[:LISTED]
+    with page.read() as tx:
+        latest = deliveries.latest(tx, [one.id for one in shown], LATEST)
+    rows = [(one, standing(one, page.now), json.loads(one.events), latest.get(one.id, [])) for one in shown]
+    return page.render("webhooks.html", rows=rows, more=make_cursor(shown[-1].id) if len(found) > LISTED else None)
+
+
+@pages.get("/webhooks/{number:int}")
+def show(page: Page, number: int) -> Response:
+    one = page.client.webhooks.get(number)
+    log = page.client.webhooks.deliveries(webhook=number, **_filters(page), limit=LISTED)
+    with page.read() as tx:
+        told = reading.history(tx, "webhook", number, after=max(0, one.version - REMEMBERED))
+    history = [(event, Actor.parse(event.actor).shown) for event in reversed(told)]
+    facts = {"one": one, "how": standing(one, page.now), "events": json.loads(one.events), "history": history}
+    return page.render("webhook.html", log=log, **_log_facts(page), **facts)
+
+
+def _filters(page: Page) -> dict[str, Any]:
+    asked = page.asked
+    return {"status": asked.given("status"), "event": asked.given("event"), "cursor": asked.given("cursor")}
+
+
+def _log_facts(page: Page) -> dict[str, Any]:
+    """What the log of deliveries can be filtered by."""
+    narrow = any(page.asked.get(name) for name in ("status", "event", "cursor"))
+    return {"statuses": STATUSES, "names": (*model.EVENTS, model.TEST), "narrow": narrow}
+
+
+# --- making and changing ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """The form of a webhook: what is in its fields, and what is wrong with one of them."""
+
+    url: str = ""
+    events: tuple[str, ...] = ()
+    others: str = ""
+    description: str = ""
+    max_tries: str = str(model.MAX_TRIES)
+    secret: str = ""
+    problem: str = ""
+    field: str = ""
+
+    def wishes(self) -> dict[str, Any]:
+        """As the verbs take them."""
+        more = [name.strip() for name in self.others.split(",") if name.strip()]
+        return {
+            "url": self.url,
+            "events": [*self.events, *more],
+            "description": self.description or None,
+            "max_tries": int(self.max_tries) if self.max_tries.isdecimal() else self.max_tries,
+        }
+
+
+def _of_form(form: Form, problem: errors.HeadwayError | None = None) -> Filled:
+    wrong = {} if problem is None else {"problem": str(problem), "field": (problem.field or "").split("[")[0]}
+    texts = {name: form.get(name) for name in ("url", "others", "description", "max_tries", "secret")}
+    return Filled(events=tuple(form.all("events")), **texts, **wrong)
+
+
+def _of_endpoint(one: Endpoint) -> Filled:
+    names = json.loads(one.events)
+    known = tuple(name for name in names if name in model.EVENTS)
+    others = ", ".join(name for name in names if name not in model.EVENTS)
+    return Filled(one.url, known, others, one.description or "", str(one.max_tries))
+
+
+@pages.get("/webhooks/new", Role.ADMIN)
+def new(page: Page) -> Response:
+    return _editor(page, Filled())
+
+
+def _editor(page: Page, filled: Filled, one: Endpoint | None = None) -> Response:
+    status = 422 if filled.problem else 200
+    facts = {"known": model.EVENTS, "most": model.MOST_TRIES, "once": secrets.token_urlsafe(16)}
+    return page.render("webhook_edit.html", status=status, filled=filled, one=one, **facts)
+
+
+@pages.post("/webhooks/new", Role.ADMIN)
+def create(page: Page) -> Response:
+    """The secret is in this answer alone. Sent once more, the form makes nothing and shows nothing."""
+    filled = _of_form(page.form)
+    digest = hashlib.sha256(json.dumps(page.form.fields).encode()).hexdigest()
+    client = page.client.keyed("POST /ui/webhooks/new", digest, digest)
+    try:
+        made = client.webhooks.create(**filled.wishes(), secret=filled.secret or None)
+    except errors.BadInput as problem:
+        return _editor(page, _of_form(page.form, problem))
+    if client.replayed:
+        text = f"Webhook {made.id} was made already. Its secret was shown then, and is not shown again."
+        return page.done(text, to=page.address(f"/webhooks/{made.id}"))
+    return _shown_once(page, made.secret, one=made, said=f"Webhook {made.id} was made")
+
+
+def _shown_once(page: Page, secret: str, *, one: Endpoint | None, said: str) -> Response:
+    response = page.render("webhook_secret.html", secret=secret, one=one, said=said)
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+@pages.get("/webhooks/{number:int}/edit", Role.ADMIN)
+def edit_form(page: Page, number: int) -> Response:
+    one = page.client.webhooks.get(number)
+    return _editor(page, _of_endpoint(one), one)
+
+
+@pages.post("/webhooks/{number:int}/edit", Role.ADMIN)
+def edit(page: Page, number: int) -> Response:
+    one = page.client.webhooks.get(number)
+    try:
+        page.client.webhooks.edit(number, if_version=_version(page), **_of_form(page.form).wishes())
+    except (errors.BadInput, errors.WrongState) as problem:
+        return _editor(page, _of_form(page.form, problem), one)
+    return page.done(f"Webhook {number} was changed.", to=page.address(f"/webhooks/{number}"))
+
+
+def _version(page: Page) -> int | None:
+    """What the form was filled in on."""
+    text = page.form.get("version")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+@pages.post("/webhooks/{number:int}/enable", Role.ADMIN)
+def enable(page: Page, number: int) -> Response:
+    page.client.webhooks.edit(number, enabled=True)
+    return page.done(f"Webhook {number} is enabled.")
+
+
+@pages.post("/webhooks/{number:int}/disable", Role.ADMIN)
+def disable(page: Page, number: int) -> Response:
+    page.client.webhooks.edit(number, enabled=False)
+    return page.done(f"Webhook {number} is disabled. What was on its way to it is given up.")
+
+
+@pages.post("/webhooks/{number:int}/delete", Role.ADMIN)
+def delete(page: Page, number: int) -> Response:
+    page.client.webhooks.delete(number)
+    text = f"Webhook {number} was deleted. What was on its way to it is given up."
+    return page.done(text, to=page.address("/webhooks"))
+
+
+@pages.post("/webhooks/{number:int}/test", Role.ADMIN)
+def send_test(page: Page, number: int) -> Response:
+    made = page.client.webhooks.test(number)
+    return page.done(f"Delivery {made.id} of {made.event} is on its way.")
+
+
+# --- secrets ------------------------------------------------------------------------------------------------------
+
+
+@pages.get("/webhooks/{number:int}/rotate", Role.ADMIN)
+def rotate_form(page: Page, number: int) -> Response:
+    return page.render("webhook_rotate.html", one=page.client.webhooks.get(number), problem=None, filled="")
+
+
+@pages.post("/webhooks/{number:int}/rotate", Role.ADMIN)
+def rotate(page: Page, number: int) -> Response:
+    """Sent once more, it is refused: the secret that was just made must not become the old one."""
+    given = page.form.given("secret")
+    try:
+        one = page.client.webhooks.rotate(number, secret=given, if_version=_version(page))
+    except (errors.BadInput, errors.WrongState) as problem:
+        facts = {"one": page.client.webhooks.get(number), "problem": problem, "filled": given or ""}
+        return page.render("webhook_rotate.html", status=422, **facts)
+    return _shown_once(page, one.secret, one=one, said=f"Webhook {number} has another secret")
+
+
+@pages.get("/webhooks/secret", Role.ADMIN)
+def own_secret(page: Page) -> Response:
+    return page.render("webhook_own.html")
+
+
+@pages.post("/webhooks/secret", Role.ADMIN)
+def show_own_secret(page: Page) -> Response:
+    """A form, because it makes the secret if there is none yet."""
+    return _shown_once(page, page.client.webhooks.secret(), one=None, said="What goes to addresses of jobs is signed")
+
+
+@pages.post("/webhooks/secret/rotate", Role.ADMIN)
+def rotate_own_secret(page: Page) -> Response:
+    page.client.webhooks.rotate_secret()
+    text = "There is another secret. For a day the old one signs too."
+    return page.done(text, to=page.address("/webhooks/secret"))
+
+
+# --- deliveries ---------------------------------------------------------------------------------------------------
+
+
+@pages.get("/deliveries")
+def everything(page: Page) -> Response:
+    """What was sent to anybody, or what was sent about one job."""
+    text = page.asked.get("job").removeprefix("#")
+    if text and not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise errors.BadInput(f"job must be the number of one, not {text[:40]!r}", field="job")
+    job = int(text) if text else None
+    verbs, wished = page.client.webhooks, {**_filters(page), "limit": LISTED}
+    log = verbs.all_deliveries(**wished) if job is None else verbs.deliveries(job=job, **wished)
+    return page.render("deliveries.html", job_id=job, log=log, **_log_facts(page))
+
+
+@pages.get("/deliveries/{number:int}")
+def show_delivery(page: Page, number: int) -> Response:
+    one, tries = page.client.webhooks.delivery(number), page.client.webhooks.tries(number)
+    with page.read() as tx:
+        endpoint = endpoints.some(tx, [one.endpoint_id]).get(one.endpoint_id)
+    return page.render(
+        "delivery.html",
+        one=one,
+        endpoint=endpoint,
+        how=None if endpoint is None else standing(endpoint, page.now),
+        tries=[_told(each) for each in reversed(tries)],
+        refusal=not_again(one, endpoint),
+        next=what_next(one, endpoint, page.now),
+    )
+
+
+def _told(one: Try) -> tuple[Try, Mapping[str, Any], Mapping[str, Any] | None]:
+    """A try with what was sent and what came back."""
+    return one, json.loads(one.request), json.loads(one.response) if one.response else None
+
+
+@pages.post("/deliveries/{number:int}/replay")
+def replay(page: Page, number: int) -> Response:
+    again: Delivery = page.client.webhooks.replay(number)
+    return page.done(
+        f"Delivery {number} goes out again, as delivery {again.id}.", to=page.address(f"/deliveries/{again.id}")
+    )

@@ -1,0 +1,47 @@
+"""The processes that run jobs: whether they live, what they run, what they can run, and those that left lately."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from starlette.responses import Response
+
+from headway.dashboard.pages import Page, Pages
+from headway.engine.limits import lives
+from headway.model.workers import Standing, standing
+from headway.store import reading
+from headway.store.reading import WorkerView
+from headway.store.workers import worker_name
+
+pages = Pages("workers")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A worker, how it stands, and its running jobs: (job id and task, or None for those of others; since)."""
+
+    worker: WorkerView
+    name: str
+    standing: Standing
+    running: list[tuple[tuple[int, str] | None, int]]
+
+
+@pages.get("/workers")
+def show(page: Page) -> Response:
+    with page.look() as tx:
+        own = None if page.visitor.system else reading.running_of(tx, page.tenant_id)
+        found = [_shown(worker, own) for worker in reading.workers(tx)]
+    alive = [one for one in found if one.standing.alive]
+    gone = [one for one in reversed(found) if not one.standing.alive]
+    slots = sum(one.worker.slots for one in alive)
+    busy = sum(len(one.running) for one in alive)
+    return page.render("workers.html", alive=alive, gone=gone, slots=slots, busy=busy)
+
+
+def _shown(worker: WorkerView, own: Collection[int] | None) -> Shown:
+    how = standing(worker.state, left=worker.gone_at is not None, has_lease=worker.has_lease, process=lives(worker))
+    running = [
+        ((job_id, task) if own is None or job_id in own else None, since) for _, job_id, task, since in worker.running
+    ]
+    return Shown(worker, worker_name(worker.id), how, running)

@@ -1,0 +1,31 @@
+"""How long work usually takes, by its past runs, and what that says about work under way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headway.model.estimate import quantile, span
+
+
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """In microseconds: half of the past runs took at most `p50`, nine in ten at most `p90`."""
+
+    p50: int
+    p90: int
+    count: int
+
+    def shown(self) -> str:
+        return f"usually {span(self.p50)}" if self.count > 1 else f"{span(self.p50)} the last time"
+
+    def compared(self, elapsed: int) -> str | None:
+        """What there is to say about work that has gone on for so long."""
+        if elapsed > self.p90:
+            return "longer than nine in ten" if self.count > 1 else "longer than the last time"
+        return f"about {span(self.p50 - elapsed)} left" if elapsed < self.p50 else None
+
+
+def usual(took: Sequence[int]) -> Usual | None:
+    """None of work that never completed."""
+    return Usual(quantile(took, 0.5), quantile(took, 0.9), len(took)) if took else None

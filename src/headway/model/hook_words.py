@@ -1,0 +1,73 @@
+"""Webhooks in words: how one stands and what happens next, and why a delivery cannot be sent once more. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headway.model.estimate import span
+from headway.model.webhooks import FAILED, LONGEST_WAIT, PENDING, SECOND, Delivery, Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How things are with a receiver: a word, the colour it wears, and what that means."""
+
+    word: str
+    tone: str
+    text: str
+
+
+def standing(one: Endpoint, now: int) -> Standing:
+    if one.deleted_at is not None:
+        return Standing("deleted", "quiet", "Nothing more is sent to it.")
+    if not one.enabled:
+        why = f" {one.reason}." if one.reason else ""
+        return Standing("disabled", "quiet", f"Nothing is sent to it.{_sentence(why)} Enable it to go on.")
+    if one.opened_at is not None and one.probe_at is not None:
+        probe = f"in {span(one.probe_at - now)}" if one.probe_at > now else "now"
+        return Standing(
+            "failing",
+            "bad",
+            f"It failed {_times(one.failures)} in a row. Its oldest delivery is tried again {probe}; the others wait"
+            f" for that, at most {span(round(LONGEST_WAIT * SECOND))}.",
+        )
+    if one.failures:
+        return Standing("unsteady", "held", f"It failed {_times(one.failures)} in a row and is tried again.")
+    return Standing("ok", "good", "What happens is sent to it at once.")
+
+
+def _sentence(text: str) -> str:
+    """With a capital after the blank."""
+    return f" {text[1].upper()}{text[2:]}" if len(text) > 1 else ""
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def not_again(one: Delivery, endpoint: Endpoint | None) -> tuple[str, str] | None:
+    """Why a delivery cannot be sent once more, as a word and as a sentence; None if it can. `endpoint` None: it goes to
+    its job's own address."""
+    if endpoint is not None and not endpoint.usable:
+        word = "deleted" if endpoint.deleted_at is not None else "disabled"
+        return word, f"webhook {endpoint.id} is {word}: there is nobody to send delivery {one.id} to"
+    if one.status == PENDING:
+        return one.status, f"delivery {one.id} is still on its way: wait until it has ended"
+    return None
+
+
+def what_next(one: Delivery, endpoint: Endpoint | None, now: int) -> str:
+    """What becomes of a delivery."""
+    if one.status == FAILED:
+        return "It is given up. It can be sent once more, with the same id and the same bytes."
+    if one.status != PENDING:
+        return "The receiver has it."
+    if one.lease_by is not None:
+        return "It is being sent right now."
+    if endpoint is not None and not endpoint.usable:
+        return "It will be given up: its webhook is not used any more."
+    if endpoint is not None and endpoint.opened_at is not None:
+        return "It waits until its receiver answers again."
+    left = one.max_tries - one.tries
+    due = f"in {span(one.due_at - now)}" if one.due_at is not None and one.due_at > now else "at any moment"
+    return f"It is sent {'again ' if one.tries else ''}{due}; {left} {'try' if left == 1 else 'tries'} left."

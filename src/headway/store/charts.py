@@ -1,0 +1,148 @@
+"""What the page of a group shows beside its steps: every attempt with how it spent its time, when the rest may run,
+what waits for what, and whether a retry may be made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from headway.model import plan
+from headway.model.estimate import quantile
+from headway.model.outlook import Ahead, Attempt, Change, Planned, foresee, no_cancel, no_retry, phases, stops_after
+from headway.model.plan import Group, Member
+from headway.model.states import State
+from headway.model.waiting import Explanation
+from headway.store import groups, reading
+from headway.store.db import Tx
+from headway.store.plans_reading import GroupView, StepView
+from headway.store.reading import Lives
+from headway.store.surroundings import history
+
+# A picture has so many rows, of so many attempts and events; and so many queued steps are asked what they wait for.
+ROWS, ATTEMPTS, CHANGES, ASKED = 60, 600, 6_000, 8
+
+
+class _Job(NamedTuple):
+    id: int
+    step: str
+    stage: int
+    status: int
+    task: str
+    hold: int
+    claimed_at: int | None
+    ran: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """`attempts` and `planned` by step. `waiting` are queued steps of the open stage with what is in their way. `again`
+    are the members that a retry would run; `retries` the groups that retry this one."""
+
+    attempts: dict[str, list[Attempt]]
+    planned: dict[str, Planned]
+    waiting: list[tuple[StepView, Explanation]]
+    again: list[Member]
+    retries: list[Group]
+    no_cancel: str | None
+    no_retry: str | None
+
+
+def chart(tx: Tx, tenant_id: int, view: GroupView, now: int, *, lives: Lives) -> Chart:
+    group = view.group
+    tx.run("pin_plans")
+    shown = [step for step in view.steps[:ROWS] if not step.linked]
+    found = _jobs(tx, group.id, shown)
+    members = groups.members(tx, group.id)
+    again = plan.retried(members)
+    retries = [Group(*row) for row in tx.run("retries_of_group", id=group.id)]
+    waiting = _waiting(tx, tenant_id, view, lives)
+    return Chart(
+        _attempts(tx, found),
+        _planned(tx, view, members, {one.id: one for one in found}, waiting, now) if group.finished_at is None else {},
+        waiting,
+        again,
+        retries,
+        no_cancel(group),
+        no_retry(group, again, _rivals(tx, group, retries)),
+    )
+
+
+def _jobs(tx: Tx, group_id: int, shown: Sequence[StepView]) -> list[_Job]:
+    names = json.dumps([[step.step] for step in shown])
+    return [_Job(*row) for row in tx.run("jobs_of_steps", group_id=group_id, rows=names, limit=ATTEMPTS)]
+
+
+def _attempts(tx: Tx, found: Sequence[_Job]) -> dict[str, list[Attempt]]:
+    changes: dict[int, list[Change]] = {one.id: [] for one in found}
+    for job_id, at, status, kind in tx.run("status_changes", ids=json.dumps(list(changes)), limit=CHANGES):
+        changes[job_id].append(Change(at, State(status), kind))
+    attempts: dict[str, list[Attempt]] = {}
+    for one in found:
+        attempt = Attempt(one.id, one.step, State(one.status), phases(changes[one.id]))
+        attempts.setdefault(one.step, []).append(attempt)
+    return attempts
+
+
+# --- what is to come ----------------------------------------------------------------------------------------------
+
+
+def _waiting(tx: Tx, tenant_id: int, view: GroupView, lives: Lives) -> list[tuple[StepView, Explanation]]:
+    queued = [step for step in view.steps if step.status in (State.QUEUED, State.SCHEDULED)][:ASKED]
+    asked = reading.explain_all(tx, tenant_id, [step.job_id for step in queued], lives=lives)
+    return [(step, asked[step.job_id]) for step in queued]
+
+
+def _planned(
+    tx: Tx,
+    view: GroupView,
+    members: Sequence[Member],
+    jobs: dict[int, _Job],
+    waiting: Sequence[tuple[StepView, Explanation]],
+    now: int,
+) -> dict[str, Planned]:
+    """Of the steps in the picture; where one in the open stage is not in it, nobody can tell what comes after."""
+    group = view.group
+    last = stops_after(group, members)
+    open_steps = [step for step in view.steps if not step.status.terminal]
+    usual = usual_times(tx, group.tenant_id, {step.task for step in open_steps})
+    starts = {step.job_id: asked.start_estimate.p50 for step, asked in waiting if asked.start_estimate is not None}
+    held = {step.job_id for step in view.held_by}
+    ahead = [
+        Ahead(
+            step.step,
+            step.stage,
+            step.status,
+            _left(usual.get(step.task), jobs.get(step.job_id), now),
+            starts.get(step.job_id),
+            step.job_id in held or step.hold,
+        )
+        for step in open_steps
+        if last is None or step.stage <= last
+    ]
+    return foresee(ahead, now, begun=group.stage >= 0)
+
+
+def _left(usual: int | None, job: _Job | None, now: int) -> int | None:
+    if usual is None or job is None:
+        return None
+    running = job.status == State.RUNNING and job.claimed_at is not None
+    return usual - job.ran - (max(0, now - (job.claimed_at or now)) if running else 0)
+
+
+def usual_times(tx: Tx, tenant_id: int, tasks: Collection[str]) -> dict[str, int]:
+    """How long half of the last completed runs of these tasks took at most."""
+    found = history(tx) if tasks else {}
+    return {task: quantile(took, 0.5) for (owner, task), took in found.items() if owner == tenant_id and task in tasks}
+
+
+# --- retrying -----------------------------------------------------------------------------------------------------
+
+
+def _rivals(tx: Tx, group: Group, retries: Sequence[Group]) -> dict[int, str]:
+    found = {one.id: "retries it already" for one in retries if one.finished_at is None}
+    if group.schedule_id is not None:
+        for one in groups.active(tx, group.schedule_id):
+            found.setdefault(one.id, "of the same schedule is in progress: wait for it, or cancel it first")
+    return found

@@ -1,0 +1,188 @@
+"""The pages of executions and groups: lists, stages over time, what they wait for, retry and cancel."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support.browser import Tabs, ready
+from tests.support.forms import csrf, fill, post, read
+from tests.support.life import Life
+from tests.support.service import Site
+from tests.support.wire import neighbour
+
+STORY: dict[str, Any] = {"task": "story.generate", "params": {"topic": "fog"}}
+HOSTILE = "<b onclick='x'>\"&"
+
+
+def fired(site: Site, name: str, *steps: dict[str, Any]) -> int:
+    made = site.app.client.schedules.create(name, {"cron": "@daily", "steps": list(steps)})
+    return site.app.client.schedules.run(made.id)
+
+
+def failing(site: Site, name: str = "nightly") -> int:
+    return fired(site, name, STORY, {"task": "fails", "name": "print"}, {**STORY, "name": "mail"})
+
+
+def test_an_execution_that_failed_says_where_and_is_retried_from_there(site: Site) -> None:
+    number = failing(site)
+    site.drain()
+    shown = read(site.http, f"/executions/{number}")
+    assert "step print: broken" in shown
+    assert re.findall(r'class="state (\w+)">(done|failed|not run)<', shown) == [
+        ("good", "done"),
+        ("bad", "failed"),
+        ("quiet", "not run"),
+    ]
+    assert "runs 2 steps again, from stage 2 on" in " ".join(shown.split())
+    assert "it has already ended: FAILED" in shown
+    answer = fill(site.http, f"/executions/{number}", f"/executions/{number}/retry")
+    again = site.app.client.groups.get(int(str(answer.url).rsplit("/", 1)[1]), "execution")
+    assert (again.retry_of, again.status) == (number, "IN_PROGRESS")
+    assert f"it retries execution {number} from the stage that failed" in answer.text
+    assert "done in an earlier execution, not run again" in answer.text
+    old = read(site.http, f"/executions/{number}")
+    assert f"execution {again.id} retries it already" in old
+    refused = post(site.http, f"/executions/{number}/retry", csrf=csrf(old), back=f"/ui/executions/{number}")
+    assert f"already being retried by {again.id}" in refused.text
+    gone = fill(site.http, f"/executions/{again.id}", f"/executions/{again.id}/cancel")
+    assert f"Execution {again.id} was cancelled." in gone.text
+    assert site.app.client.groups.get(again.id).status == "CANCELLED"
+
+
+def test_executions_are_listed_and_filtered(site: Site) -> None:
+    bad, good = failing(site, "bad"), fired(site, HOSTILE, STORY)
+    site.drain()
+    waiting = fired(site, "later", STORY)
+    listed = read(site.http, "/executions")
+    places = [listed.index(f'id="plan-{one}"') for one in (waiting, good, bad)]
+    assert places == sorted(places)
+    assert HOSTILE not in listed
+    failed = read(site.http, "/executions?status=FAILED")
+    assert f'id="plan-{bad}"' in failed
+    assert f'id="plan-{good}"' not in failed
+    schedule = site.app.client.groups.get(good).schedule_id
+    assert re.findall(r'id="plan-(\d+)"', read(site.http, f"/executions?schedule_id={schedule}")) == [str(good)]
+    assert "No execution is like that." in read(site.http, "/executions?status=CANCELLED")
+    for wrong in ("status=RUNNING", "schedule_id=x", "cursor=x", "schedule_id=" + "9" * 30):
+        assert site.http.get(f"/ui/executions?{wrong}").status_code == 422, wrong
+    assert site.http.get("/ui/executions/99").status_code == 404
+    assert site.http.get(f"/ui/groups/{good}").status_code == 404
+
+
+def test_groups_are_listed_shown_cancelled_and_retried(site: Site) -> None:
+    assert "No group yet" in read(site.http, "/groups")
+    app = site.app
+    made = app.group(
+        [app.step("fails", {"why": HOSTILE}, name=HOSTILE), app.step("story.generate", {"topic": "a"})]
+    ).start()
+    shown = read(site.http, f"/groups/{made.id}")
+    assert "2 steps in the queue" in shown or "1 step in the queue" in shown
+    assert "no worker is alive" in shown
+    site.drain()
+    ended = read(site.http, f"/groups/{made.id}")
+    assert HOSTILE not in ended
+    assert "PARTIAL" in ended
+    retried = fill(site.http, f"/groups/{made.id}", f"/groups/{made.id}/retry")
+    number = int(str(retried.url).rsplit("/", 1)[1])
+    assert "Group" in fill(site.http, f"/groups/{number}", f"/groups/{number}/cancel").text
+    assert app.client.groups.get(number).status == "CANCELLED"
+    refused = post(site.http, f"/groups/{number}/cancel", csrf=csrf(ended), back=f"/ui/groups/{number}")
+    assert "it has already ended" in refused.text
+    assert [f'id="plan-{one}"' in read(site.http, "/groups?status=CANCELLED") for one in (number, made.id)] == [
+        True,
+        False,
+    ]
+
+
+def test_what_comes_is_expected_by_past_runs(site: Site) -> None:
+    site.app.enqueue("story.generate", {"topic": "past"})
+    site.drain()
+    number = fired(
+        site,
+        "plan",
+        STORY,
+        {**STORY, "name": "mail"},
+        {"task": "research.run", "name": "new", "params": {"topic": "a"}},
+    )
+    assert 'class="expected"' not in read(site.http, f"/executions/{number}").split("</svg>")[0], (
+        "nobody is there to run it"
+    )
+    Life("", database=site.app.database)  # a worker that knows how to write stories
+    picture = read(site.http, f"/executions/{number}").split('aria-labelledby="chart-title"')[1].split("</svg>")[0]
+    assert picture.count('class="expected"') == 2
+    assert picture.count("not foreseeable") == 1
+    assert 'class="now"' in picture
+
+
+def test_retries_of_a_member_are_in_its_row(site: Site) -> None:
+    app = site.app
+    made = app.group([app.step("fails", {}, name="print", target="desk-1")]).start()
+    site.drain()
+    job = app.client.groups.get(made.id)
+    assert job.status == "RUNNING"
+    held = read(site.http, f"/groups/{made.id}")
+    assert "It waits for a person in its only stage: print." in held
+    (first,) = set(re.findall(r"/ui/jobs/(\d+)/resolve", held))
+    back = fill(site.http, f"/groups/{made.id}", f"/jobs/{first}/retry")
+    assert "is tried again" in back.text
+    site.drain()
+    picture = read(site.http, f"/groups/{made.id}").split('aria-labelledby="chart-title"')[1].split("</svg>")[0]
+    assert picture.count('class="step"') == 1
+    assert "attempt 1 ran" in picture
+    assert "attempt 2 ran" in picture
+
+
+def test_viewers_see_and_do_nothing_and_others_see_nothing(site: Site) -> None:
+    number = failing(site)
+    site.drain()
+    viewer, other = site.as_(site.token("viewer")), neighbour(site)
+    shown = read(viewer, f"/executions/{number}")
+    assert "Retry from the failed stage" not in shown
+    assert "/cancel" not in shown
+    refused = post(viewer, f"/executions/{number}/retry", csrf=csrf(shown))
+    assert refused.status_code == 403
+    assert other.get(f"/ui/executions/{number}").status_code == 404
+    assert "plan-" not in read(other, "/executions")
+    assert post(other, f"/executions/{number}/cancel", csrf=csrf(read(other, "/executions"))).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/executions", "/groups"])
+def test_many_come_in_pages(site: Site, path: str) -> None:
+    app = site.app
+    made = (
+        [app.group([app.step("research.run", {"topic": "a"})]).start().id for _ in range(51)]
+        if path == "/groups"
+        else []
+    )
+    if not made:
+        schedule = app.client.schedules.create("many", {"cron": "@daily", "overlap": "allow", "steps": [STORY]})
+        made = [app.client.schedules.run(schedule.id, force=True) for _ in range(51)]
+    first = read(site.http, path)
+    (following,) = re.findall(r'rel="next" href="/ui([^"]+)"', first)
+    rest = read(site.http, following.replace("&amp;", "&"))
+    found = [int(one) for text in (first, rest) for one in re.findall(r'id="plan-(\d+)"', text)]
+    assert found == sorted(made, reverse=True)
+
+
+def test_a_page_follows_what_happens_and_leads_to_the_retry(tabs: Tabs, desk: Site) -> None:
+    number = failing(desk)
+    page = tabs.open(f"/executions/{number}")
+    expect(page.locator("#head .state")).to_have_text("IN_PROGRESS")
+    expect(page.locator(".rail .state").first).to_have_text("waiting")
+    desk.drain()
+    expect(page.locator("#head .state")).to_have_text("FAILED")
+    expect(page.locator("#head")).to_contain_text("step print: broken")
+    expect(page.locator(".rail > li.bad")).to_contain_text("print")
+    page.get_by_text("Retry from the failed stage…").click()
+    page.get_by_role("button", name=f"Retry execution {number}").click()
+    page.wait_for_url(re.compile(rf"/executions/(?!{number}$)\d+$"))
+    ready(page)
+    expect(page.get_by_role("status").filter(has_text="it retries execution")).to_be_visible()
+    page.get_by_text("Cancel…").click()
+    page.get_by_role("button", name="Cancel execution").click()
+    expect(page.locator("#head .state")).to_have_text("CANCELLED")
+    expect(page.locator("#said")).to_contain_text("was cancelled")

@@ -1,0 +1,248 @@
+"""The history: searched, filtered, drawn, its errors grouped, and followed by a browser."""
+
+from __future__ import annotations
+
+import re
+import threading
+
+import pytest
+from playwright.sync_api import expect
+
+from headway.dashboard.pictures.scatter import Dot, durations, in_words, scatter
+from headway.store.pages import BUDGET
+from tests.support.browser import Tabs
+from tests.support.forms import read
+from tests.support.service import Site
+
+HOSTILE = "<script>alert('x')</script>"
+SECOND = 1_000_000
+
+
+def enqueue(site: Site, task: str, count: int = 1, **fields: object) -> list[int]:
+    wished = {"task": task, "params": {}, "retry_policy": {"max_attempts": 0}, **fields}
+    made = [site.http.post("/api/jobs", json=wished) for _ in range(count)]
+    assert {one.status_code for one in made} == {201}
+    return [one.json()["job_id"] for one in made]
+
+
+def drain(site: Site) -> None:
+    """Beside the browser, which has an event loop in this thread."""
+    worker = threading.Thread(target=site.drain)
+    worker.start()
+    worker.join()
+
+
+def listed(text: str) -> list[int]:
+    return [int(number) for number in re.findall(r'<tr id="run-(\d+)"', text)]
+
+
+def drawn(text: str) -> list[int]:
+    return [int(number) for number in re.findall(r'data-key="run-(\d+)"', text)]
+
+
+# --- runs ---------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_has_run_yet(site: Site) -> None:
+    enqueue(site, "research.run", params={"topic": "queued and not run"})
+    text = read(site.http, "/history")
+    assert "Nothing has run yet." in text
+    assert "headway run TASK" in text
+    assert '<svg class="picture' not in text
+    assert "Nothing has failed." in read(site.http, "/history/errors")
+    assert "Nothing that ran matches." in read(site.http, "/history?task=fails")
+
+
+def test_runs_are_searched_and_filtered(site: Site) -> None:
+    (good,) = enqueue(site, "research.run", params={"topic": "fog"}, target="desk/1")
+    (bad,) = enqueue(site, "fails", params={"why": HOSTILE})
+    (late,) = enqueue(site, "fails", params={"why": "code 50% of it"})
+    steps = [{"index": 0, "name": "one", "task": "research.run", "params": {"topic": "planned"}}]
+    made = site.http.post("/api/schedules", json={"name": f"nightly {HOSTILE}", "cron": "0 3 * * *", "steps": steps})
+    schedule = made.json()["schedule_id"]
+    site.http.post(f"/api/schedules/{schedule}/run")
+    site.drain()
+    everything = listed(read(site.http, "/history"))
+    planned = max(everything)
+    assert everything == [planned, late, bad, good]
+    for query, expected in {
+        "task=fails": [late, bad],
+        "status=FAILED": [late, bad],
+        "status=completed&status=FAILED": everything,
+        "status=RUNNING": [],
+        "failure_kind=EXCEPTION": [late, bad],
+        "failure_kind=LOST": [],
+        "target=desk%2F1": [good],
+        f"schedule={schedule}": [planned],
+        "q=alert": [bad],
+        "q=50%25": [late],
+        "within=1h": everything,
+        "since=2000-01-01T00:00&until=2001-01-01T00:00": [],
+        "since=2000-01-01T00:00:00Z": everything,
+        "until=2000-01-01T00:00%2B01:00": [],
+    }.items():
+        assert listed(read(site.http, f"/history?{query}")) == expected, query
+    text = read(site.http, "/history")
+    assert HOSTILE not in text
+    assert "&lt;script&gt;" in text
+    assert sorted(drawn(text)) == sorted(everything)
+
+
+@pytest.mark.parametrize(
+    ("query", "field", "word"),
+    [
+        ("status=ODD", "status", "there is no status"),
+        ("failure_kind=ODD", "failure_kind", "there is no kind"),
+        ("target=nowhere", "target", "nowhere"),
+        ("schedule=x", "schedule", "schedule must be the number"),
+        (f"schedule={9**30}", "schedule", "schedule must be the number"),
+        ("since=soon", "since", "since is not"),
+        ("until=0001-01-01T00:00%2B14:00", "until", "until is outside"),
+        ("within=ever", "", "within must be"),
+        ("cursor=x", "", "cursor is not"),
+    ],
+)
+def test_what_cannot_be_searched_is_said_at_its_field(site: Site, query: str, field: str, word: str) -> None:
+    answer = site.http.get(f"/ui/history?{query}")
+    assert answer.status_code == 422
+    assert word in answer.text
+    assert not field or re.search(rf'name="{field}"[^>]* aria-invalid="true"', answer.text)
+
+
+def test_times_are_the_readers_own(site: Site) -> None:
+    site.http.cookies.set("headway_zone", "Pacific%2FKiritimati")
+    text = read(site.http, "/history?since=2026-03-01T10:00:00Z&until=2026-03-02T00:30")
+    assert "(Pacific/Kiritimati)" in text
+    assert 'name="since" value="2026-03-02T00:00"' in text
+    assert 'name="until" value="2026-03-02T00:30"' in text
+    site.http.cookies.set("headway_time", "utc")
+    assert 'name="since" value="2026-03-01T10:00"' in read(site.http, "/history?since=2026-03-01T10:00:00Z")
+    site.http.cookies.set("headway_time", "local")
+    assert 'value="9999-12-31T23:59:59Z"' in read(site.http, "/history?until=9999-12-31T23:59:59Z")
+
+
+def test_pages_follow_each_other_and_keep_what_was_asked(site: Site) -> None:
+    made = enqueue(site, "fails", 55)
+    site.drain()
+    first = read(site.http, "/history?task=fails")
+    assert listed(first) == made[:4:-1]
+    assert len(drawn(first)) == 55, "the picture reaches further than the table"
+    further = re.search(r'rel="next" href="/ui([^"]+)"', first)
+    assert further is not None
+    second = read(site.http, further[1].replace("&amp;", "&"))
+    assert listed(second) == made[4::-1]
+    assert "task=fails" in further[1]
+    assert 'rel="next"' not in second
+
+
+def test_a_search_that_looked_far_in_vain_says_so(desk: Site) -> None:
+    """A page is bounded: what it did not look at is offered."""
+    numbers = (
+        f"with recursive g(n) as (select 1 union all select n + 1 from g where n < {BUDGET + 100}) select n from g"
+    )
+
+    def fill(text: str) -> None:
+        database = desk.app.client.database
+        database.transact("fill", lambda tx: database.execute_script(tx, text))
+
+    fill(
+        "insert into hw_job (id, tenant_id, bucket_id, status, priority, position, created_at, fence, started_at,"
+        " finished_at, task, params, options, created_by) select n, 1, 1, 6, 0, n, n, 1, n, n, 'x', '{}', '{}', '{}'"
+        f" from ({numbers})"
+    )
+    fill(
+        "insert into hw_run (job_id, tenant_id, task, params, worker_id, started_at, status, finished_at)"
+        " select id, 1, task, params, 1, created_at, status, created_at from hw_job"
+    )
+    text = read(desk.http, "/history?task=y")
+    assert "Nothing among the 20,000 runs" in text
+    assert 'rel="next"' in text
+
+
+# --- errors -------------------------------------------------------------------------------------------------------
+
+
+def test_errors_are_grouped_by_what_they_have_in_common(site: Site) -> None:
+    for n in range(3):
+        enqueue(site, "fails", params={"why": f"no file /tmp/{n}/x after {n} s"})
+    (odd,) = enqueue(site, "fails", params={"why": HOSTILE})
+    site.drain()
+    text = read(site.http, "/history/errors")
+    assert "All 4 failed runs" in text
+    assert "no file &lt;path&gt; after &lt;n&gt; s" in text
+    assert HOSTILE not in text
+    counts = [int(count) for count in re.findall(r'class="number"><b>([\d,]+)</b>', text)]
+    assert counts == [3, 1]
+    (address, *_) = re.findall(r'href="/ui(/history/errors\?key=\w+)"', text)
+    one = read(site.http, address)
+    assert len(listed(one)) == 3
+    assert odd not in listed(one)
+    assert "3 runs of all 4 failed runs" in one
+    assert "no longer among" in read(site.http, "/history/errors?key=none")
+    assert "No failure matches." in read(site.http, "/history/errors?task=story.generate")
+    assert "no file" in read(site.http, "/history/errors?task=fails&within=1h&cursor=x")
+    assert site.http.get("/ui/history/errors?within=ever").status_code == 422
+
+
+# --- the picture --------------------------------------------------------------------------------------------------
+
+
+def dot(n: int, seconds: float, tone: str = "good") -> Dot:
+    return Dot(f"run-{n}", f"/ui/jobs/{n}", f"#{n} {HOSTILE}", n * 60 * SECOND, seconds, "completed", tone)
+
+
+def test_the_picture_places_dots_by_time_and_duration() -> None:
+    text = scatter([dot(1, 1.0), dot(2, 2.0), dot(3, 1.5, "bad")])
+    assert HOSTILE not in text
+    assert text.count("<a ") == text.count("<title>") == text.count('tabindex="-1"') == 3
+    first, second = re.findall(r'circle class="dot good" cx="([\d.]+)" cy="([\d.]+)" r="4.5"/><title>', text)
+    assert float(first[0]) < float(second[0])
+    assert float(first[1]) > float(second[1]), "longer is higher"
+    assert text.index("run-3") > text.index("run-2"), "nothing hides what failed"
+    assert "style=" not in text
+
+
+def test_durations_far_apart_are_told_by_their_magnitude() -> None:
+    near, far = durations([1.0, 20.0]), durations([0.004, 7_200.0])
+    assert (near.wide, far.wide) == (False, True)
+    marks = "1 ms, 10 ms, 100 ms, 1 s, 10 s, 1 min, 10 min, 1 h, 6 h"
+    assert ", ".join(in_words(mark) for mark in far.marks) == marks
+    assert 3 <= len(near.marks) <= 7
+    for scale, values in ((near, (1.0, 5.0, 20.0)), (far, (0.004, 1.0, 7_200.0))):
+        places = [scale.at(value) for value in values]
+        assert places == sorted(places, reverse=True)
+        assert all(30 <= place <= 222 for place in places)
+
+
+@pytest.mark.parametrize("seconds", [[0.0, 0.0], [0.001] * 2, [0.3, 0.30001], [5e6, 1e8], [0.0, 1e9], [90.0, 100.0]])
+def test_any_durations_can_be_drawn(seconds: list[float]) -> None:
+    found = durations(seconds)
+    assert 1 <= len(found.marks) <= 15
+    assert all(29 <= found.at(one) <= 223 for one in seconds), found
+
+
+# --- in a browser -------------------------------------------------------------------------------------------------
+
+
+def test_a_browser_searches_follows_and_opens_a_dot(tabs: Tabs, desk: Site) -> None:
+    enqueue(desk, "fails", 2, params={"why": "no file 1"})
+    drain(desk)
+    page = tabs.open("/history")
+    expect(page.locator("tr[id^=run-]")).to_have_count(2)
+    (third,) = enqueue(desk, "research.run", params={"topic": "new"})
+    drain(desk)
+    expect(page.locator(f"#run-{third}")).to_contain_text("COMPLETED")
+    expect(page.locator(f'svg a[data-key="run-{third}"]')).to_have_count(1)
+    page.keyboard.press("/")
+    expect(page.get_by_role("searchbox")).to_be_focused()
+    page.keyboard.type("no file")
+    page.keyboard.press("Enter")
+    expect(page.locator("tr[id^=run-]")).to_have_count(2)
+    page.get_by_role("link", name="last hour").click()
+    expect(page).to_have_url(re.compile(r"q=no\+file.*within=1h"))
+    expect(page.locator("tr[id^=run-]")).to_have_count(2)
+    page.locator("svg a").first.click()
+    expect(page).to_have_url(re.compile(r"/ui/jobs/\d+$"))
+    tabs.go(page, "/history/errors")
+    page.get_by_role("link", name="no file <n>").click()
+    expect(page.locator("tr[id^=run-]")).to_have_count(2)

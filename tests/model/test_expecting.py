@@ -1,0 +1,27 @@
+"""How long work usually takes, and what that says about work under way."""
+
+from __future__ import annotations
+
+from headway.model.expecting import Usual, usual
+
+MINUTE = 60_000_000
+
+
+def test_what_is_usual() -> None:
+    assert usual([]) is None
+    assert usual([n * MINUTE for n in range(1, 11)]) == Usual(5 * MINUTE, 9 * MINUTE, 10)
+
+
+def test_usual_times_in_words() -> None:
+    known = Usual(4 * MINUTE, 6 * MINUTE, 9)
+    assert known.shown() == "usually 4 min"
+    assert known.compared(MINUTE) == "about 3 min left"
+    assert known.compared(4 * MINUTE) is None
+    assert known.compared(6 * MINUTE) is None
+    assert known.compared(7 * MINUTE) == "longer than nine in ten"
+
+
+def test_one_run_is_not_usual() -> None:
+    known = Usual(4 * MINUTE, 4 * MINUTE, 1)
+    assert known.shown() == "4 min the last time"
+    assert known.compared(5 * MINUTE) == "longer than the last time"

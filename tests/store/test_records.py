@@ -1,0 +1,224 @@
+"""The history in lines and the latest failures: right, page by page, and as cheap with many jobs as with few."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import apsw
+import pytest
+
+from headway.errors import NotFound
+from headway.model.fingerprint import alike
+from headway.model.outcome import Completed, Failed, FailureKind, Skipped
+from headway.model.states import State
+from headway.store import deliveries, records
+from headway.store.db import Database, Tx
+from headway.store.pages import BUDGET, Filters, Page
+from headway.store.records import Record
+from headway.store.wall import walled
+from tests.support.life import BROKEN, Life
+from tests.support.tenants import add_tenant
+
+MANY = 30_000
+FEW = 2_000  # rows, pages of memory
+STEPS = 60_000  # of SQLite's machine; looking at all jobs takes half a million
+BEGAN = 1_700_000_000_000_000
+SECOND = 1_000_000
+
+# One in a thousand has failed; none of the newest third has.
+FILL = """
+insert into hw_job (id, tenant_id, bucket_id, status, priority, position, created_at, fence, started_at, finished_at,
+  ran, task, params, options, created_by, failure_kind)
+select n, 1, 1, s, 0, n * 1048576, at, 1, at, at + 5, 1000 * (n % 900), 'task.' || (n % 7), '{}', '{}', '{}',
+  case when s = 7 then 'EXCEPTION' end
+from (select n, BEGAN + n * 1000000 as at, case when n % 1000 = 1 and n < MANY * 2 / 3 then 7 else 6 end as s
+  from (NUMBERS) g) x;
+insert into hw_run (job_id, tenant_id, task, params, worker_id, started_at, status, finished_at, error)
+select id, 1, task, params, 1, created_at, status, created_at,
+  case when status = 7 then 'ValueError: no file ' || id end from hw_job;
+"""
+NUMBERS = {
+    "sqlite": "with recursive g(n) as (select 1 union all select n + 1 from g where n < {count}) select n from g",
+    "postgres": "select generate_series(1::bigint, {count}) as n",
+}
+FAILED = [n for n in range(MANY, 0, -1) if n % 1000 == 1 and n < MANY * 2 // 3]
+
+
+@pytest.fixture(scope="module")
+def full(shared_life: Life) -> Database:
+    """Many jobs that ended, in a database that nobody has analysed."""
+    database = shared_life.database
+    shared_life.client.lanes.of(1, "task.0")
+    numbers = NUMBERS[database.dialect].format(count=MANY)
+    text = FILL.replace("BEGAN", str(BEGAN)).replace("MANY", str(MANY)).replace("NUMBERS", numbers)
+
+    def work(tx: Tx) -> None:
+        for statement in text.split(";\n"):
+            if statement.strip():
+                database.execute_script(tx, statement)
+
+    database.transact("fill", work)
+    return database
+
+
+def page(database: Database, cursor: str | None = None, limit: int = 50, **filters: Any) -> Page[Record]:
+    with database.read() as tx:
+        return records.list_records(tx, 1, Filters(**filters), limit, cursor)
+
+
+def every(database: Database, **filters: Any) -> list[int]:
+    found: list[int] = []
+    cursor: str | None = None
+    while True:
+        one = page(database, cursor, 200, **filters)
+        found += [record.job_id for record in one.items]
+        cursor = one.next
+        if cursor is None:
+            return found
+
+
+# --- right --------------------------------------------------------------------------------------------------------
+
+
+def test_a_line_tells_how_a_job_ended(life: Life) -> None:
+    done = life.run(life.enqueue(target="desk-1"), Completed("1")).id
+    failed = life.run(life.enqueue(retry=0), Failed(FailureKind.EXIT_CODE, "boom\nand more", exit_code=3)).id
+    skipped = life.run(life.enqueue(), Skipped("nothing new")).id
+    cancelled, held, running = life.in_state("stopped"), life.in_state("ERROR"), life.in_state("RUNNING")
+    life.in_state("QUEUED")
+    found = {record.job_id: record for record in page(life.database).items}
+    states = {number: record.status.name for number, record in found.items()}
+    assert states == {
+        **{done: "COMPLETED", failed: "FAILED", skipped: "SKIPPED"},
+        **{cancelled: "CANCELLED", held: "ERROR", running: "RUNNING"},
+    }
+    assert (found[done].target, found[done].error, found[done].headline) == ("desk-1", None, None)
+    assert (found[failed].exit_code, found[failed].failure_kind) == (3, "EXIT_CODE")
+    assert (found[failed].error, found[failed].headline) == ("boom\nand more", "boom")
+    assert found[skipped].error == "nothing new"
+    assert found[running].finished_at is None
+    for state in ("COMPLETED", "FAILED", "SKIPPED", "CANCELLED", "RUNNING", "ERROR"):
+        wanted = [number for number, name in states.items() if name == state]
+        assert every(life.database, statuses=frozenset({State[state]})) == sorted(wanted, reverse=True), state
+    assert every(life.database, target="desk-1") == [done]
+    assert every(life.database, failure_kind="EXIT_CODE") == every(life.database, q="BOOM") == [failed]
+    assert every(life.database, task="other") == []
+    with pytest.raises(NotFound, match="nowhere"):
+        page(life.database, target="nowhere")
+
+
+def test_pages_are_complete_and_newest_first(full: Database) -> None:
+    assert every(full) == list(range(MANY, 0, -1))
+    assert every(full, statuses=frozenset({State.FAILED})) == FAILED
+    assert every(full, since=BEGAN + 100 * SECOND, until=BEGAN + 110 * SECOND) == list(range(109, 99, -1))
+    short = page(full, q="no file 9001")
+    assert (short.items, short.next is not None) == ([], True), f"nothing among the newest {BUDGET}, and it says so"
+    assert [record.job_id for record in page(full, short.next, q="no file 9001").items] == [9_001]
+
+
+def test_the_latest_failures(full: Database) -> None:
+    with full.read() as tx:
+        found = records.latest_failures(tx, 1, 15)
+        assert records.latest_failures(tx, 2) == []
+    assert [one.job_id for one in found] == FAILED[:15]
+    assert found[0].error == f"ValueError: no file {FAILED[0]}"
+    assert [(one.text, one.count) for one in alike(found)] == [("ValueError: no file <n>", 15)]
+
+
+def test_nobody_sees_what_belongs_to_another_tenant(life: Life) -> None:
+    other = add_tenant(life, "other").tenant_id
+    life.run(life.enqueue(retry=0), BROKEN)
+    for database in (life.database, walled(life.database, other)):
+        with database.read() as tx:
+            assert records.list_records(tx, other).items == []
+            assert records.latest_failures(tx, other) == []
+    with walled(life.database, 1).read() as tx:
+        assert len(records.latest_failures(tx, 1)) == len(records.list_records(tx, 1).items) == 1
+
+
+# --- cost ---------------------------------------------------------------------------------------------------------
+
+PARAMS: dict[str, object] = {
+    **{"tenant_id": 1, "limit": 2_000, "before": 1 << 62, "floor": 0, "now": 1, "mask": 1023},
+    **{"since": 0, "until": 1 << 62, "ids": "[1,1001,2001]"},
+    **dict.fromkeys(("task", "failure_kind", "q", "target_id", "group_id", "schedule_id")),
+}
+# The index that leads to the jobs; the others are found by their number.
+LEADS = {"latest_failures": "hw_job_failed", "pick_records": None}
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["plain", "walled"])
+@pytest.mark.parametrize("analysed", [False, True], ids=["new", "analysed"])
+def test_the_cost_does_not_grow_with_what_ended(full: Database, analysed: bool, behind: bool) -> None:
+    if analysed:
+        with full.transaction("analyze") as tx:
+            tx.connection.execute("analyze")  # type: ignore[attr-defined]
+    for name, index in LEADS.items():
+        check(walled(full, 1) if behind else full, name, index)
+
+
+def test_the_guard_can_fail(full: Database) -> None:
+    """A way to the failed that looks at every run is found out."""
+    with pytest.raises(AssertionError, match="walk_failed_runs"):
+        check(full, "walk_failed_runs", None)
+
+
+def check(database: Database, name: str, index: str | None) -> None:
+    with database.read() as tx:
+        tx.run("pin_plans")
+        texts: dict[str, list[str]] = tx.texts  # type: ignore[attr-defined]
+        connection: Any = tx.connection  # type: ignore[attr-defined]
+        look = _sqlite if database.dialect == "sqlite" else _postgres
+        work, plan = look(connection, texts[name][0])
+    assert work < (STEPS if database.dialect == "sqlite" else FEW), (name, work, plan)
+    assert index is None or index in plan, (name, plan)
+
+
+def _sqlite(connection: apsw.Connection, text: str) -> tuple[int, str]:
+    steps: list[int] = []
+    plan = "; ".join(row[3] for row in connection.execute(f"explain query plan {text}", PARAMS))
+    connection.trace_v2(
+        apsw.SQLITE_TRACE_PROFILE, lambda event: steps.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"])
+    )
+    try:
+        connection.execute(text, PARAMS).fetchall()
+    finally:
+        connection.trace_v2(0, None)
+    return max(steps), plan
+
+
+def _postgres(connection: Any, text: str) -> tuple[int, str]:
+    """The rows looked at."""
+    ((plan,),) = connection.execute(f"explain (analyze, timing off, format json) {text}", PARAMS).fetchall()
+    steps = list(_nodes(plan[0]["Plan"]))
+    looked = sum((one["Actual Rows"] + one.get("Rows Removed by Filter", 0)) * one["Actual Loops"] for one in steps)
+    return int(looked), str(plan)
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for part in plan.get("Plans", []):
+        yield from _nodes(part)
+
+
+# --- deliveries ---------------------------------------------------------------------------------------------------
+
+
+def test_the_log_of_deliveries_is_filtered_and_bounded(life: Life) -> None:
+    hooks = [life.client.webhooks.create(f"https://{n}.example/hook") for n in range(3)]
+    for _ in range(4):
+        life.in_state("COMPLETED")
+    failed = life.in_state("FAILED")
+    client = life.client.webhooks
+    first = client.deliveries(webhook=hooks[0].id, event="job.run.completed", limit=3)
+    rest = client.deliveries(webhook=hooks[0].id, event="job.run.completed", limit=3, cursor=first.next)
+    assert [one.event for one in (*first.items, *rest.items)] == ["job.run.completed"] * 4
+    assert client.deliveries(webhook=hooks[0].id, status="DELIVERED").items == []
+    about = client.deliveries(job=failed, event="job.run.failed").items
+    assert {one.endpoint_id for one in about} == {hook.id for hook in hooks}
+    with life.database.read() as tx:
+        latest = deliveries.latest(tx, [hook.id for hook in hooks], 2)
+        assert deliveries.latest(tx, [], 2) == {}
+    assert {number: len(found) for number, found in latest.items()} == {hook.id: 2 for hook in hooks}
+    assert all(found[0].id > found[1].id for found in latest.values())

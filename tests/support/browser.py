@@ -1,0 +1,100 @@
+"""A real browser: the Chromium of the system, installed where it is missing, and pages that tell what went wrong."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+]
+INSTALL_SECONDS = 600.0
+SECONDS = 20.0
+
+
+def chromium() -> str:
+    """Where it is: named in HEADWAY_TEST_CHROMIUM, on the PATH, or installed now."""
+    if named := os.environ.get("HEADWAY_TEST_CHROMIUM"):
+        return named
+    return _found() or _installed()
+
+
+def _found() -> str | None:
+    return next((path for name in NAMES if (path := shutil.which(name)) is not None), None)
+
+
+def _installed() -> str:
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        raise RuntimeError("no Chromium: install it (apt install chromium), or name it in HEADWAY_TEST_CHROMIUM")
+    for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "chromium", "fonts-dejavu-core"]):
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        subprocess.run(command, check=True, timeout=INSTALL_SECONDS, env=environment, stdout=subprocess.DEVNULL)
+    found = _found()
+    if found is None:
+        raise RuntimeError("Chromium was installed and is not on the PATH: name it in HEADWAY_TEST_CHROMIUM")
+    return found
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium(), args=FLAGS, headless=True)
+        try:
+            yield started
+        finally:
+            started.close()
+
+
+def ready(page: Page) -> None:
+    """Its script is at work. A page that was left for another is waited for too."""
+    page.wait_for_selector("html[data-ready]", state="attached")
+
+
+class Tabs:
+    """One person with one browser profile. What a page complains about is kept, and a test fails by it."""
+
+    def __init__(self, context: BrowserContext, url: str) -> None:
+        self.context = context
+        self.url = url
+        self.complaints: list[str] = []
+        context.set_default_timeout(SECONDS * 1000)
+
+    def open(self, path: str = "/") -> Page:
+        page = self.context.new_page()
+        page.on("console", self._heard)
+        page.on("pageerror", lambda error: self.complaints.append(f"page error: {error}"))
+        self.go(page, path)
+        return page
+
+    def go(self, page: Page, path: str) -> None:
+        page.goto(f"{self.url}/ui{path}", wait_until="load")
+        ready(page)
+
+    def _heard(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self.complaints.append(message.text)
+
+
+@contextmanager
+def tabs(started: Browser, url: str, **options: Any) -> Iterator[Tabs]:
+    context = started.new_context(**options)
+    made = Tabs(context, url)
+    try:
+        yield made
+        assert not made.complaints, made.complaints
+    finally:
+        context.close()
