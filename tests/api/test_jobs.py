@@ -87,6 +87,22 @@ def test_many_jobs_are_changed_when_they_are_as_many_as_expected(site: Site) -> 
     assert {one["status"] for one in site.http.get("/api/jobs").json()["items"]} == {"CANCELLED"}
 
 
+def test_a_chain_is_tried_again_once(site: Site) -> None:
+    """All jobs of a chain fit a filter, and stand for the same work."""
+    first = site.http.post("/api/jobs", json={"task": "fails"}).json()["job_id"]
+    site.drain()
+    second = site.http.post(f"/api/jobs/{first}/retry").json()["job_id"]
+    site.drain()
+    wish = {"filter": {"status": ["FAILED"]}, "action": "retry", "expected_count": 2}
+    done = site.http.post("/api/jobs/bulk", json=wish).json()
+    assert (done["matched"], len(done["changed"])) == (2, 1)
+    assert [(one["job_id"], one["code"]) for one in done["refused"]] == [(first, "retried")]
+    assert site.http.get(f"/api/jobs/{done['changed'][0]}").json()["retry_of"] == second
+    again = site.http.post(f"/api/jobs/{first}/retry", json={"again": False})
+    assert (again.status_code, again.json()["code"]) == (409, "retried")
+    assert site.http.post(f"/api/jobs/{first}/retry").status_code == 201  # who names it means it
+
+
 def test_pages_go_on_where_they_ended(site: Site) -> None:
     for _ in range(5):
         site.http.post("/api/jobs", json=STORY)

@@ -22,10 +22,15 @@ def login(site: Site, plain: str) -> str:
     return session
 
 
+def named(name: str, site: Site) -> str:
+    """Servers on other ports of the host have cookies of their own."""
+    return f"headway_{name}_{httpx.URL(site.url).port}"
+
+
 @contextmanager
 def browser(site: Site, session: str, *, tenant: str | None = None, csrf: str | None = None) -> Iterator[httpx.Client]:
     """With its cookies; what it shows with a write is its own CSRF token unless told otherwise."""
-    cookies = {"headway_session": session} | ({"headway_tenant": tenant} if tenant is not None else {})
+    cookies = {named("session", site): session} | ({named("tenant", site): tenant} if tenant is not None else {})
     headers = {"Cookie": "; ".join(f"{name}={value}" for name, value in cookies.items())}
     headers["X-CSRF-Token"] = csrf_of(session) if csrf is None else csrf
     with httpx.Client(base_url=site.url, headers=headers, timeout=SECONDS, trust_env=False) as made:
@@ -120,10 +125,19 @@ def test_a_token_is_no_session_and_a_session_no_token(site: Site) -> None:
 @pytest.mark.parametrize("cookie", ["hws_" + "a" * 43, "hws_", "hws_\u00fc"])
 def test_an_unknown_session_is_like_no_cookie(site: Site, cookie: str) -> None:
     """Also while everything is open: then a program's write needs nothing."""
-    headers = {b"Cookie": f"headway_session={cookie}".encode("latin-1")}
+    headers = {b"Cookie": f"{named('session', site)}={cookie}".encode("latin-1")}
     assert site.http.post("/api/jobs", json=STORY, headers=headers).status_code == 201
     site.token()
     until(lambda: site.http.get("/api/jobs", headers=headers).status_code == 401)
+
+
+def test_the_cookies_of_another_port_are_those_of_another_server(site: Site) -> None:
+    """Browsers send them along: two servers of one host do not log each other out."""
+    session = login(site, site.token())
+    for name in ("headway_session", "headway_session_80", f"{named('session', site)}0"):
+        assert site.http.get("/api/jobs", headers={"Cookie": f"{name}={session}"}).status_code == 401
+        both = {"Cookie": f"{name}=hws_another; {named('session', site)}={session}"}
+        assert site.http.get("/api/jobs", headers=both).status_code == 200
 
 
 def test_openly_a_program_writes_as_it_did_and_a_browser_shows_what_belongs_to_its_cookie(site: Site) -> None:
@@ -162,7 +176,7 @@ def test_a_browser_of_the_system_acts_for_the_tenant_of_its_cookie(site: Site) -
         assert tenants_of_jobs(root) == 2
         assert tenants_of_jobs(root, **{"Headway-Tenant": "default"}) == 1, "who says it in a header means it"
         assert root.get("/api/jobs", headers={"Headway-Tenant": "nobody"}).status_code == 404
-    program = site.as_(site.token("admin", tenant=None, name="program"), Cookie="headway_tenant=z%C3%BCrich")
+    program = site.as_(site.token("admin", tenant=None, name="program"), Cookie=f"{named('tenant', site)}=z%C3%BCrich")
     assert tenants_of_jobs(program) == 1, "a cookie is for browsers"
 
 
@@ -192,7 +206,7 @@ def test_openly_the_cookie_names_the_tenant_too(site: Site) -> None:
     site.app.client.tenants.create("acme")
     site.http.post("/api/jobs", json=STORY, headers={"Headway-Tenant": "acme"})
     assert tenants_of_jobs(site.http) == 0
-    assert tenants_of_jobs(site.http, Cookie="headway_tenant=acme") == 1
+    assert tenants_of_jobs(site.http, Cookie=f"{named('tenant', site)}=acme") == 1
 
 
 def test_a_list_for_all_is_of_one_tenant_when_the_cookie_names_it(site: Site) -> None:

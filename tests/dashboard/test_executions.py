@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
+from headway.dashboard.executions import Stage, rail
+from headway.model.outlook import Standing
+from headway.model.plan import Group
+from headway.model.states import State
+from headway.store.charts import ROWS, first_row
+from headway.store.plans_reading import GroupView, StepView
 from tests.support.browser import Tabs, ready
 from tests.support.forms import csrf, fill, post, read
 from tests.support.life import Life
@@ -166,6 +173,50 @@ def test_many_come_in_pages(site: Site, path: str) -> None:
     rest = read(site.http, following.replace("&amp;", "&"))
     found = [int(one) for text in (first, rest) for one in re.findall(r'id="plan-(\d+)"', text)]
     assert found == sorted(made, reverse=True)
+
+
+def test_a_long_plan_is_shown_in_part_and_all_its_steps_are_reached(site: Site) -> None:
+    app = site.app
+    steps = [app.step("research.run", {"topic": "a"}, name=f"s{n:03}") for n in range(230)]
+    made = app.group(steps, mode="sequential").start()
+    first = read(site.http, f"/groups/{made.id}")
+    rail = first.split('class="rail"')[1].split("</ol>")[0]
+    assert re.findall(r"<b>Stage (\d+)</b>", rail) == ["1", "2", "3", "228", "229", "230"]
+    assert "… 224 more stages" in rail
+    assert "Steps 1 to 60 of 230." in first
+    assert "1 to 200 of 230" in first
+    (following,) = re.findall(r'rel="next" href="/ui([^"#]+)', first)
+    rest = read(site.http, following)
+    assert re.findall(r'<tr id="step-(\d+)"', rest) == [str(n) for n in range(201, 231)]
+    assert "Steps before" in rest
+    assert site.http.get(f"/ui/groups/{made.id}?from=x").status_code == 422
+
+
+def test_the_rail_and_the_picture_are_about_the_open_stage() -> None:
+    stages = [Stage(n, Standing.WAITING, "waits", [], 0) for n in range(40)]
+    numbers = [one if isinstance(one, int) else one.number for one in rail(stages, 20)]
+    assert numbers == [0, 1, 2, 15, 18, 19, 20, 21, 22, 14, 37, 38, 39]
+    assert [one if isinstance(one, int) else one.number for one in rail(stages[:7], 0)] == list(range(7))
+    for now_open, first in ((-1, 0), (0, 0), (30, 30), (90, 40)):
+        assert first_row(_plan(100, now_open)) == first
+    assert first_row(_plan(ROWS, 50)) == 0
+
+
+def _plan(steps: int, now_open: int) -> GroupView:
+    group = Group(**{**dict.fromkeys(one.name for one in fields(Group)), "stage": now_open})  # type: ignore[arg-type]
+    one = StepView("a", 0, "task", 1, State.WAITING, False, 1, None, None, None, None, False, False)
+    return GroupView(group, {}, None, (), tuple(replace(one, stage=n) for n in range(steps)))
+
+
+def test_many_held_steps_are_offered_in_part(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headway.dashboard.executions.HELD", 2)
+    app = site.app
+    made = app.group(
+        [app.step("research.run", {"topic": "a"}, name=f"s{n}", hold=True) for n in range(3)], mode="parallel"
+    ).start()
+    shown = read(site.http, f"/groups/{made.id}")
+    assert shown.count('class="heldstep"') == 2
+    assert "and 1 more that wait for a person" in shown
 
 
 def test_a_page_follows_what_happens_and_leads_to_the_retry(tabs: Tabs, desk: Site) -> None:

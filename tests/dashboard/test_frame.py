@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import httpx
+import pytest
 from playwright.sync_api import expect
 
+from headway.api.access import BODY_LIMIT
+from headway.dashboard.said import MOST, Said, pack, unpack
+from headway.dashboard.times import taste_of
 from tests.support import forms
 from tests.support.browser import Tabs, ready
 from tests.support.service import Site
@@ -36,3 +41,91 @@ def test_what_a_form_says_survives_the_way_to_another_page(site: Site) -> None:
     assert answer.headers["X-Headway-To"] == "/ui/jobs/1"
     assert 'role="status"' in forms.read(site.http, "/jobs/1").partition("<main")[0]
     assert 'class="banner good"' not in forms.read(site.http, "/jobs/1")
+
+
+# --- what is said once ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["Job 5 was cancelled.", "x" * 9_000, "雨" * 9_000, "🌫" * 9_000, "a\ud800b"])
+def test_what_is_said_fits_into_a_cookie_and_its_undo_stays(text: str) -> None:
+    said = Said(text, "done", ("/queue/resume", {"name": "ü", "number": 5}))
+    packed = pack(said, "open_abc")
+    assert len(packed) <= MOST
+    found = unpack(packed, "open_abc")
+    assert found is not None
+    assert found.text.removesuffix("…") == text.encode("utf-8", "replace").decode()[: len(found.text.removesuffix("…"))]
+    assert (found.undo, len(found.text) >= min(len(text), 200)) == (("/queue/resume", {"name": "ü", "number": 5}), True)
+
+
+def test_an_undo_that_is_too_long_is_left_out() -> None:
+    found = unpack(pack(Said("done it", undo=("/queue/act", {"q": "雨" * 2_000})), "open_abc"), "open_abc")
+    assert found == Said("done it")
+
+
+ODD = ("", ".", "ü.ü", "[" * 3_000, "%00", '"\\377\\000"', pack(Said("forged", undo=("/queue/pause", {})), "hws_else"))
+
+
+@pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
+def test_odd_cookies_count_as_nothing(site: Site, odd: str) -> None:
+    port = httpx.URL(site.url).port
+    names = [f"headway_{name}_{port}" for name in ("session", "said", "tenant")]
+    names += ["headway_zone", "headway_time", "headway_theme"]
+    for name in names:
+        answer = site.http.get("/ui/queue", headers={b"Cookie": f"{name}={odd}".encode()})
+        assert answer.status_code == 200, name
+        assert "forged" not in answer.text
+    site.http.cookies.clear()
+
+
+def test_the_zone_of_a_browser_is_known_however_it_is_spelled() -> None:
+    for spelled in (
+        "America/Argentina/Buenos_Aires",
+        "America%2FArgentina%2fBuenos%5FAires",
+        "america/argentina/buenos_aires",
+    ):
+        assert taste_of({"headway_zone": spelled}).zone == "America/Argentina/Buenos_Aires"
+    assert taste_of({"headway_zone": "../etc/passwd"}).zone == "UTC"
+
+
+# --- for whom -------------------------------------------------------------------------------------------------------
+
+
+def test_a_form_is_for_the_tenant_that_its_page_was_about(site: Site) -> None:
+    """Another tab may have chosen another tenant meanwhile: the cookie is the whole browser's."""
+    site.app.client.tenants.create("acme")
+    shown = forms.csrf(forms.read(site.http, "/queue"))
+    forms.fill(site.http, "/access", "/choose", name="tenant", value="acme")
+    assert "acting for <b>acme</b>" in forms.read(site.http, "/queue")
+    refused = forms.post(site.http, "/queue/pause", csrf=shown, back="/ui/queue", note="by mistake")
+    assert "you act for acme now: look at the page again" in refused.text
+    assert "by mistake" not in refused.text
+    assert "by mistake" in forms.fill(site.http, "/queue", "/queue/pause", note="by mistake").text
+    assert forms.post(site.http, "/choose", csrf=shown, back="/ui/queue", name="tenant", value="").status_code == 200
+    assert "by mistake" not in forms.read(site.http, "/queue")
+
+
+# --- when it cannot be answered -------------------------------------------------------------------------------------
+
+
+def is_page(answer: httpx.Response) -> bool:
+    return answer.headers["content-type"].startswith("text/html") and '<p class="banner bad">' in answer.text
+
+
+def test_what_the_door_refuses_is_a_page_for_people(site: Site) -> None:
+    large = site.http.post("/ui/queue/pause", content=b"x" * (BODY_LIMIT + 1))
+    assert (large.status_code, is_page(large)) == (413, True)
+    assert "default-src 'self'" in large.headers["content-security-policy"]
+    foreign = site.http.get("/ui/", headers={"Host": "<b>evil.example"})
+    assert (foreign.status_code, is_page(foreign)) == (403, True)
+    assert "<b>evil" not in foreign.text
+
+
+def test_a_page_says_that_the_database_is_away(site: Site) -> None:
+    """To those who are let in without it, and to those whose session is in it."""
+    site.http.get("/ui/queue")
+    session = site.app.client.sessions.begin(site.token())
+    site.app.database.close()
+    cookie = {"Cookie": f"headway_session_{httpx.URL(site.url).port}={session}"}
+    for answer in (site.http.get("/ui/queue"), site.http.get("/ui/queue", headers=cookie)):
+        assert (answer.status_code >= 500, is_page(answer)) == (True, True), answer.text
+    assert site.http.get("/ui/static/headway.css", headers=cookie).status_code == 200

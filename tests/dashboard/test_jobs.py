@@ -191,6 +191,56 @@ def test_a_retry_leads_to_the_new_job_and_the_chain_to_both(site: Site) -> None:
     assert f"Job {new}</a> tries again: it is QUEUED" in read(site.http, f"/jobs/{job_id}")
 
 
+def test_what_appears_later_has_its_place_on_the_page(site: Site) -> None:
+    job_id = held(site)
+    assert re.search(r'<section id="chain" data-live [^>]*hidden>\s*</section>', read(site.http, f"/jobs/{job_id}"))
+    act(site, job_id, "retry", budget="")
+    assert re.search(
+        r'<section id="chain" data-live aria-labelledby="chain-title">', read(site.http, f"/jobs/{job_id}")
+    )
+
+
+def test_a_number_of_another_kind_is_another_value(site: Site) -> None:
+    """To Python 1 and 1.0 are equal, and so are 0 and false."""
+    job_id = make(site, "story.generate")
+    for text in ('{"topic":"fog","words":0}', '{"topic":"fog","words":1}'):
+        act(site, job_id, "edit", params=text)
+        assert site.app.client.get(job_id).params == text
+    answer = act(site, job_id, "edit", params='{"topic":"fog","words":1.0}')
+    assert "nothing was changed" not in answer.text
+    assert "params.words must be" in html.unescape(answer.text)
+    assert "nothing was changed" in act(site, job_id, "edit", params='{"words": 1, "topic": "fog"}').text
+
+
+def test_enter_in_the_rank_moves_to_that_rank(site: Site) -> None:
+    """A browser presses the first button of a form."""
+    text = read(site.http, f"/jobs/{make(site)}")
+    (form,) = [one for one in text.split("<form") if 'name="rank"' in one]
+    assert 'name="to"' not in form.partition("</form>")[0]
+
+
+def test_what_is_not_brought_up_to_date_is_not_read_again(site: Site) -> None:
+    job_id = make(site, "story.generate")
+    site.drain()
+    fresh, again = (
+        site.http.get(f"/ui/jobs/{job_id}", headers=headers).text for headers in ({}, {"X-Headway-Live": "1"})
+    )
+    assert 'id="copies"' in fresh
+    assert 'id="copies"' not in again
+    assert 'class="line"' not in again
+    assert 'id="timeline"' in again
+
+
+@pytest.mark.parametrize("odd", ["²", "9" * 5_000, "-1", "1e3"])
+def test_odd_numbers_are_refused_in_words(site: Site, odd: str) -> None:
+    job_id = make(site)
+    for path in (f"/jobs/{job_id}?lines={odd}", f"/jobs/new?like={odd}", f"/schedules/new?copy={odd}"):
+        answer = site.http.get(f"/ui{path}")
+        assert (answer.status_code, "must be a whole number" in answer.text) == (422, True), path
+    for path in (f"/deliveries?job={odd}", f"/schedules/preview?of={odd}"):
+        assert site.http.get(f"/ui{path}").status_code == 422, path
+
+
 def test_verbs_that_do_not_apply_say_why(site: Site) -> None:
     job_id = make(site)
     site.drain()

@@ -9,12 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Request, Route, expect
 
+from headway.engine import limits
 from headway.engine.task import make_job
 from headway.model.states import State
 from tests.support import browser as browsers
@@ -58,6 +59,133 @@ def test_focus_and_what_is_half_written_stay(tabs: Tabs, desk: Site) -> None:
     desk.app.client.move(later[-1], to="top")
     expect(page.locator("main tbody tr").first).to_have_id(f"job-{later[-1]}")
     expect(row).to_be_focused()
+
+
+# --- forms that somebody fills in -----------------------------------------------------------------------------------
+
+
+def test_nobodys_edit_is_overwritten_unseen(tabs: Tabs, desk: Site) -> None:
+    """A form keeps the version that its writer saw. Once they are told of another edit, they may send it again."""
+    desk.app.enqueue("story.generate", {"topic": "a"}, resources=["ollama"], delay="1h")
+    client, page = desk.app.client, tabs.open("/resources")
+    mine, lane = page.get_by_label("Capacity of ollama"), page.locator("#resources")
+    mine.fill("7")
+    limits.change(desk.app.database, "ollama", 3, tenant_id=client.tenant_id, actor=client.actor)
+    desk.app.enqueue("story.generate", {"topic": "b"}, resources=["ollama"], delay="1h")
+    expect(lane).to_contain_text("of 3")
+    lane.get_by_role("button", name="Set").click()
+    expect(page.locator("#said .banner.bad")).to_contain_text("changed")
+    expect(lane).to_contain_text("of 3")
+    expect(mine).to_have_value("7")
+    lane.get_by_role("button", name="Set").click()
+    expect(lane).to_contain_text("of 7")
+    limits.change(desk.app.database, "ollama", 4, tenant_id=client.tenant_id, actor=client.actor)
+    desk.app.enqueue("story.generate", {"topic": "c"}, resources=["ollama"], delay="1h")
+    expect(mine).to_have_value("4")  # what was saved is nobody's draft any more
+
+
+def test_a_form_that_fails_says_why_and_stays(tabs: Tabs) -> None:
+    page = tabs.open("/queue")
+    page.locator("summary", has_text="Pause").click()
+    note = page.get_by_label("Note")
+    note.fill("half a s")
+    json = "application/problem+json"
+    said = page.locator("#said .banner.bad")
+    for status, kind, body, words in (
+        (500, "text/plain", "Internal Server Error", "Headway made a mistake"),
+        (503, json, '{"detail": "the database cannot be reached"}', "the database cannot be reached"),
+        (403, "text/html", "<main><p class='banner bad'>not <b>you</b></p></main>", "not you"),
+    ):
+        page.route("**/queue/pause", answering(status, kind, body))
+        page.get_by_role("button", name="Pause the queue").click()
+        expect(said).to_contain_text(words)
+        expect(note).to_have_value("half a s")
+        expect(note).to_be_visible()
+        page.unroute("**/queue/pause")
+    note.press("Escape")
+    expect(note).to_be_hidden()
+    tabs.complaints.clear()  # the browser complains of such answers
+
+
+def answering(status: int, kind: str, body: str) -> Callable[[Route], None]:
+    return lambda route: route.fulfill(status=status, content_type=kind, body=body)
+
+
+def test_who_clicks_twice_means_it_once(tabs: Tabs) -> None:
+    page = tabs.open("/queue")
+    sent: list[str] = []
+    page.on("request", lambda request: _note_post(request, sent))
+    page.locator("summary", has_text="Pause").click()
+    page.evaluate("""() => {
+      const form = document.querySelector("form[action$='/queue/pause']");
+      form.requestSubmit();
+      form.requestSubmit();
+    }""")
+    expect(page.locator("#strip")).to_contain_text("The queue is paused")
+    assert sent == [f"{tabs.url}/ui/queue/pause"]
+
+
+def _note_post(request: Request, sent: list[str]) -> None:
+    if request.method == "POST":
+        sent.append(request.url)
+
+
+# --- pages that cannot follow ---------------------------------------------------------------------------------------
+
+
+def test_a_page_without_a_stream_is_brought_up_to_date_all_the_same(tabs: Tabs, desk: Site) -> None:
+    page = tabs.context.new_page()
+    page.route("**/api/events", answering(503, "application/problem+json", "{}"))
+    tabs.go(page, "/queue")
+    job_id = desk.app.enqueue("research.run", {"topic": "fog"}).id
+    expect(page.locator(f"#job-{job_id}")).to_be_visible(timeout=15_000)
+    expect(page.locator("#lost")).to_be_hidden()
+
+
+def test_a_page_that_may_not_be_seen_any_more_says_so_and_stays(tabs: Tabs, desk: Site) -> None:
+    first = desk.app.enqueue("research.run", {"topic": "fog"}).id
+    page = tabs.open("/queue")
+    title = page.title()
+    page.route("**/ui/queue", answering(403, "text/html", "<main><p class='banner bad'>no more</p>"))
+    desk.app.enqueue("research.run", {"topic": "rain"})
+    expect(page.locator("#lost")).to_have_text("no more")
+    expect(page.locator(f"#job-{first}")).to_be_visible()
+    assert page.title() == title
+    tabs.complaints.clear()
+
+
+def test_a_tab_about_one_tenant_does_not_become_one_about_another(tabs: Tabs, desk: Site) -> None:
+    desk.app.client.tenants.create("acme")
+    first = desk.app.enqueue("research.run", {"topic": "fog"}).id
+    page, other = tabs.open("/queue"), tabs.open("/access")
+    other.locator("#tenants").get_by_role("button", name="Act for acme").click()
+    expect(other.get_by_role("button", name="Stop acting for acme")).to_be_visible()
+    page.bring_to_front()
+    page.locator("summary", has_text="Pause").click()
+    page.get_by_role("button", name="Pause the queue").click()
+    expect(page.locator("#said .banner.bad")).to_contain_text("you act for acme now: look at the page again")
+    expect(page.locator("#lost")).to_have_text("You act for acme now: load this page again.")
+    expect(page.locator(f"#job-{first}")).to_be_visible()
+
+
+_COUNTS = """async (counts) => {
+  const { answer } = await import(`${document.documentElement.dataset.root}/ui/static/live.js`);
+  const some = counts.map((n) => `<details><summary>${n} things</summary>${n}</details>`).join("");
+  const { tenant } = document.documentElement.dataset;
+  answer(`<html data-tenant="${tenant}"><body><div id="strip" data-live class="strip">${some}</div></body></html>`);
+}"""
+
+
+def test_what_is_open_stays_open_whatever_it_counts(tabs: Tabs) -> None:
+    page = tabs.open("/help")
+    page.evaluate(_COUNTS, [3, 5])
+    page.locator("#strip summary", has_text="5 things").click()
+    page.evaluate(_COUNTS, [4, 6])
+    opened = page.locator("#strip details")
+    assert opened.evaluate_all("(all) => all.map((one) => [one.textContent, one.open])") == [
+        ["4 things4", False],
+        ["6 things6", True],
+    ]
 
 
 # --- a server that dies ---------------------------------------------------------------------------------------------

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from headway.api.access import SESSION_COOKIE as SESSION
+from headway.api.access import SESSION_COOKIE
 from tests.support import browser as browsers
 from tests.support.browser import Tabs, ready
 from tests.support.forms import csrf, read
+from tests.support.forms import log_in as log_in_openly
 from tests.support.service import Site
+
+
+def session_cookie(site: Site) -> str:
+    return f"{SESSION_COOKIE}_{httpx.URL(site.url).port}"
 
 
 @pytest.fixture
@@ -40,7 +46,9 @@ def log_in(tabs: Tabs, token: str, path: str = "/") -> Page:
     return page
 
 
-def test_a_wrong_token_is_refused_and_the_right_one_leads_to_the_wanted_page(stranger: Tabs, token: str) -> None:
+def test_a_wrong_token_is_refused_and_the_right_one_leads_to_the_wanted_page(
+    stranger: Tabs, desk: Site, token: str
+) -> None:
     page = stranger.open("/workers?x=1")
     assert "/ui/login?next=" in page.url
     expect(page.get_by_role("navigation", name="Pages")).to_have_count(0)
@@ -51,7 +59,7 @@ def test_a_wrong_token_is_refused_and_the_right_one_leads_to_the_wanted_page(str
     page.wait_for_url("**/ui/workers?x=1")
     expect(page.get_by_role("heading", name="Workers")).to_be_visible()
     expect(page.get_by_role("button", name="Log out ada")).to_be_visible()
-    cookie = next(one for one in stranger.context.cookies() if one["name"] == SESSION)
+    cookie = next(one for one in stranger.context.cookies() if one["name"] == session_cookie(desk))
     assert cookie["httpOnly"] is True
     assert cookie["sameSite"] == "Lax"
     assert cookie["path"] == "/"
@@ -75,6 +83,9 @@ ELSEWHERE = (
         "javascript:alert(1)",
         "/uix",
         "/api/jobs",
+        "/ui/../api/jobs",
+        "/ui/x/%2e%2E/../api/jobs",
+        "/ui/.",
     ),
 )
 
@@ -89,11 +100,11 @@ def test_no_address_but_ours_is_gone_to(desk: Site, token: str) -> None:
 
 def test_logging_out_ends_the_session_itself(stranger: Tabs, desk: Site, token: str) -> None:
     page = log_in(stranger, token)
-    kept = next(one["value"] for one in stranger.context.cookies() if one["name"] == SESSION)
+    kept = next(one["value"] for one in stranger.context.cookies() if one["name"] == session_cookie(desk))
     page.get_by_role("button", name="Log out ada").click()
     page.wait_for_url("**/ui/login")
-    assert SESSION not in {one["name"] for one in stranger.context.cookies() if one["value"] == kept}
-    desk.http.cookies.set(SESSION, kept)
+    assert session_cookie(desk) not in {one["name"] for one in stranger.context.cookies() if one["value"] == kept}
+    desk.http.cookies.set(session_cookie(desk), kept)
     assert desk.http.get("/ui/").headers["location"].startswith("/ui/login")
     desk.http.cookies.clear()
 
@@ -115,7 +126,18 @@ def test_a_login_needs_the_token_of_its_own_form(desk: Site, token: str) -> None
     form = csrf(read(desk.http, "/login"))
     desk.http.cookies.clear()
     assert desk.http.post("/ui/login", data={"token": token, "csrf": form}).status_code == 403
-    assert not (desk.http.cookies.get(SESSION) or "").startswith("hws_")
+    assert not (desk.http.cookies.get(session_cookie(desk)) or "").startswith("hws_")
+
+
+def test_a_new_login_ends_the_session_before(desk: Site, token: str) -> None:
+    log_in_openly(desk.http, token)
+    before = desk.http.cookies[session_cookie(desk)]
+    log_in_openly(desk.http, desk.token("viewer", name="vic"))
+    assert "Log out vic" in read(desk.http, "/")
+    desk.http.cookies.clear()
+    desk.http.cookies.set(session_cookie(desk), before)
+    assert desk.http.get("/ui/").headers["location"].startswith("/ui/login")
+    desk.http.cookies.clear()
 
 
 def test_roles_in_the_browser(stranger: Tabs, desk: Site) -> None:

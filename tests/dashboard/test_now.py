@@ -44,7 +44,7 @@ def test_a_reservation_is_shown_and_given_back(site: Site) -> None:
     text = read(site.http, "/")
     assert text.index("has it") < text.index(">waits</span>")
     answer = fill(site.http, "/", f"/reservations/{first.id}/release")
-    assert f"Reservation {first.id} was given back." in answer.text
+    assert f"Reservation {first.id} of" in answer.text
     assert site.app.client.reservation(first.id).finished_at is not None
 
 
@@ -85,7 +85,7 @@ def test_the_page_in_the_middle_of_the_day(browser: Browser, scratch: Path, tmp_
         page = tabs.open("/")
         running = page.locator("#running")
         expect(running.get_by_text("3 of 8 fog").first).to_be_visible()
-        expect(running.get_by_text("runs for the first time").first).to_be_visible()
+        expect(running.get_by_text("left by its progress").first).to_be_visible()
         expect(page.locator("#ticks")).to_contain_text("Berlin time")
         held = page.locator("#held")
         expect(held).to_contain_text("fog")

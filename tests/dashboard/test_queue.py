@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from headway.clock import micros
@@ -175,6 +176,49 @@ def test_all_that_fits_is_cancelled_with_its_number_spelled_out(site: Site) -> N
     assert "4 jobs were cancelled" in done
     assert statuses(site, mine + late) == ["CANCELLED"] * 4
     assert statuses(site, other) == ["QUEUED"]
+
+
+def test_many_are_acted_on_in_slices_and_the_rest_when_asked_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headway.dashboard.queue.SLICE", 2)
+    mine = enqueue(site, 5, target="desk-1")
+    path, act = "/queue?target=desk-1", {"action": "interrupt", "target": "desk-1", "status": "QUEUED,WAITING"}
+    first = fill(site.http, path, "/queue/act", expected="5", **act).text
+    assert "2 jobs were interrupted, or put on hold. 3 of 5 are left: go on?" in first
+    banner = first[first.index('id="said"') : first.index("<main")]
+    assert ">Go on</button>" in banner
+    rest = dict(re.findall(r'name="(\w+)" value="([^"]*)"', banner))
+    rest = {name: rest[name] for name in ("action", "expected", "before", "status", "target")}
+    assert (rest["expected"], rest["before"]) == ("3", str(mine[3]))
+    assert statuses(site, mine) == ["QUEUED"] * 3 + ["WAITING"] * 2
+    late = enqueue(site, 1, target="desk-1")  # nobody spoke of it
+    site.app.client.cancel(mine[0])  # one less than were spoken of
+    last = fill(site.http, path, "/queue/act", **rest).text
+    assert "2 jobs were interrupted" in last
+    assert "go on?" not in last
+    assert statuses(site, mine + late) == ["CANCELLED"] + ["WAITING"] * 4 + ["QUEUED"]
+
+
+def test_the_filter_offers_what_there_is(site: Site) -> None:
+    enqueue(site, 1, target="desk & 1")
+    made = site.app.client.schedules.create("nightly", {"cron": "@daily", "steps": [{"task": "fails"}]})
+    text = read(site.http, "/queue")
+    assert '<option value="desk &amp; 1"></option>' in text
+    assert '<option value="story.generate"></option>' in text
+    assert f'<option value="{made.id}">nightly</option>' in text
+
+
+def test_a_filtered_queue_comes_in_claim_order_and_in_pages(site: Site) -> None:
+    wanted = []
+    for n in range(60):
+        wanted += enqueue(site, 1, target="desk-1", priority=n % 3)
+        enqueue(site, 1, priority=n % 3)
+    order_of = {job_id: (-(n % 3), job_id) for n, job_id in enumerate(wanted)}
+    first = read(site.http, "/queue?target=desk-1")
+    following = re.search(r'rel="next" href="/ui([^"]+)"', first)
+    assert following is not None
+    rest = read(site.http, following.group(1).replace("&amp;", "&"))
+    assert shown(first) + shown(rest) == sorted(wanted, key=lambda job_id: order_of[job_id])
+    assert 'rel="next"' not in rest
 
 
 def test_failed_jobs_are_tried_again_together(tabs: Tabs, desk: Site) -> None:

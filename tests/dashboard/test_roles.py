@@ -128,7 +128,7 @@ def test_a_form_is_of_its_session_and_of_our_own_pages(site: Site, people: dict[
         assert answer.status_code == 403, name_of(one)
         headers = {"Origin": "http://evil.example"}
         answer = person.http.post(f"/ui{address(one)}", data={"csrf": person.csrf}, headers=headers)
-        assert (answer.status_code, answer.json()["code"]) == (403, "bad_origin"), name_of(one)
+        assert (answer.status_code, "may not write here" in answer.text) == (403, True), name_of(one)
     assert newest(site) == before
 
 

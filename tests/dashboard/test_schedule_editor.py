@@ -165,6 +165,10 @@ def test_steps_come_and_go_and_the_times_are_shown_without_script(desk: Site) ->
     assert len(re.findall(r"data-step>", more.text[: more.text.index("<template id")])) == 5
     less = fill(desk.http, path, path, remove="1", **fields, **steps)
     assert [filled_in(less.text)[f"step-{n}-task"] for n in range(3)] == ["first", "third", ""]
+    # A row that was emptied before still has its number: it is the row that was pressed that goes.
+    emptied = {**steps, "step-0-task": "", "step-3-task": "last"}
+    less = fill(desk.http, path, path, remove="2", **fields, **emptied)
+    assert [filled_in(less.text)[f"step-{n}-task"] for n in range(3)] == ["second", "last", ""]
     seen = fill(desk.http, path, path, do="preview", **{**fields, "cron": "0 0 29 2 *"})
     assert "at 00:00, on day 29 of February, UTC" in seen.text
     assert len(re.findall(r"29 Feb 20", seen.text)) == 10

@@ -254,3 +254,12 @@ def test_writing_and_running_a_schedule_in_a_browser(tabs: Tabs, desk: Site) -> 
         "aria-label", re.compile(r"last 2 executions: 1 .*, 1 ")
     )
     expect(page.get_by_role("button", name="Delete nightly")).to_be_visible()
+
+
+def test_whoever_is_logged_out_meanwhile_is_told_and_keeps_what_was_written(tabs: Tabs) -> None:
+    page = tabs.open("/schedules/new")
+    page.route("**/schedules/preview?*", lambda one: one.fulfill(status=303, headers={"Location": "/ui/login"}))
+    page.locator("#cron").fill("15 2 * * *")
+    expect(page.locator("#preview")).to_contain_text("You are logged out.")
+    expect(page.locator("#preview form")).to_have_count(0)
+    expect(page.locator("#cron")).to_have_value("15 2 * * *")

@@ -91,7 +91,10 @@ def test_jobs_of_others_run_without_their_names(site: Site) -> None:
     with at_work(site):
         job_id = enqueue_for(site, "acme", "waits", {})
         system = site.as_(site.token("viewer", tenant=None))
-        until(lambda: f"#{job_id} waits" in text_of(read(system, "/workers")))
+        until(lambda: f"#{job_id} waits of another tenant" in text_of(read(system, "/workers")))
+        assert f"/jobs/{job_id}" not in read(system, "/workers"), "it would lead nowhere"
+        system.headers["Headway-Tenant"] = "acme"
+        assert f'href="/ui/jobs/{job_id}"' in read(system, "/workers")
         mine = text_of(read(site.as_(site.token("admin")), "/workers"))
         assert "1 of 4" in mine
         assert f"#{job_id}" not in mine
@@ -194,6 +197,16 @@ def test_a_tenant_is_made_limited_switched_off_and_on(site: Site) -> None:
     assert stale.status_code == 422
     assert "has changed since it was read" in stale.text
     assert 'value="7"' in stale.text
+    # Pressed once more, the same button is refused once more: to overwrite is another one's.
+    assert f'name="version" value="{version}"' in stale.text
+    now = str(client.tenants.get("acme").version)
+    assert f'<button class="bad" name="version" value="{now}">' in stale.text
+    over: dict[str, str | list[str]] = {"name": "acme", "version": [version, now], **limits, "max_queued": "7"}
+    assert "has other limits" in fill(site.http, "/access", "/access/tenants/edit", **over).text
+    assert client.tenants.get("acme").allowance.max_queued == 7
+    for odd in ("²", "9" * 5_000):
+        answer = fill(site.http, "/access", "/access/tenants/edit", **{**over, "version": odd})
+        assert (answer.status_code, "version must be a whole number" in answer.text) == (422, True)
     answer = fill(site.http, "/access", "/access/tenants/deactivate", name="acme")
     assert "acme inactive" in text_of(answer.text)
     assert not client.tenants.get("acme").active
@@ -346,3 +359,4 @@ def test_a_worker_comes_and_goes_on_a_page_that_is_looked_at(tabs: Tabs, desk: S
     worker.stop()
     worker.close()
     expect(page.locator("#alive")).to_contain_text("No worker is alive")
+    expect(page.get_by_role("heading", name="Left within the last hour")).to_be_visible()

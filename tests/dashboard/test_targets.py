@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import expect
 
-from headway.store import lanes
+from headway.store import lanes, targets
 from headway.store.reading import view
 from tests.support.browser import Tabs
 from tests.support.forms import csrf, fill, post, read
@@ -20,9 +20,9 @@ from tests.support.wire import neighbour
 HOSTILE = "<img src=x onerror=1> & \"b\" 'c' /d?e=f#g"
 
 
-def held(site: Site, name: str = "desk-1", waiting: int = 1) -> int:
+def held(site: Site, name: str = "desk-1", waiting: int = 1, **wishes: Any) -> int:
     """The job that holds a target, with others behind it."""
-    first = site.app.enqueue("fails", {"why": "the window did not open\nmore"}, target=name).id
+    first = site.app.enqueue("fails", {"why": "the window did not open\nmore"}, target=name, **wishes).id
     for _ in range(waiting):
         site.app.enqueue("story.generate", {"topic": "fog"}, target=name)
     site.drain()
@@ -104,15 +104,41 @@ def test_the_job_that_holds_a_target_is_let_go(site: Site, verb: str, fields: di
         assert re.search(r'<section id="holder"[^>]*class=""', back.text)
 
 
-def test_releasing_by_the_target_and_a_bad_result(site: Site) -> None:
+def test_releasing_names_the_job_and_a_bad_result(site: Site) -> None:
     holder = held(site)
     bad = fill(site.http, at("desk-1"), f"/jobs/{holder}/resolve", result="{nonsense")
     assert "result" in bad.text.split('id="said"')[1].split("<main")[0]
     assert state(site, "desk-1") == "held"
-    released = fill(site.http, at("desk-1"), "/targets/release", name="desk-1")
+    assert f"Release job {holder} from it" in read(site.http, at("desk-1"))
+    released = fill(site.http, at("desk-1"), f"/jobs/{holder}/release")
     assert f"Job {holder} was released" in released.text
-    again = post(site.http, "/targets/release", csrf=csrf(released.text), back="/ui/targets", name="desk-1")
-    assert "there is nothing to release" in again.text
+    other = held(site)  # a sheet that was read before speaks of another job
+    again = post(site.http, f"/jobs/{holder}/release", csrf=csrf(released.text), back=f"/ui{at('desk-1')}")
+    assert 'class="banner bad"' in again.text
+    assert site.app.client.get(other).status.name == "ERROR"
+
+
+def test_many_that_wait_for_a_person_are_shown_in_part(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headway.dashboard.targets.FIRST", 2)
+    for name in ("c", "a", "b"):
+        site.app.enqueue("research.run", {"topic": "a"}, target=name, delay="1h")
+        site.app.client.pause_target(name)
+    urgent = read(site.http, "/targets").split('id="held-title"')[1].split("</section>")[0]
+    assert [one for one in "abc" if f">{one}</a>" in urgent] == ["a", "b"]
+    assert "and 1 more" in urgent
+    with site.app.database.read() as tx:
+        found, count = targets.paused(tx, site.app.client.tenant_id, 2)
+    assert ([one.name for one in found], count) == (["a", "b"], 3)
+
+
+def test_a_job_over_its_budget_is_not_offered_a_plain_resume(site: Site) -> None:
+    job = held(site, budget={"tokens": 5})
+    text = f"insert into hw_report (job_id, at, spent) values ({job}, 1, '{{\"tokens\": 6}}')"
+    Life("", database=site.app.database).sql_write(text)
+    for path in ("/", "/targets", at("desk-1")):
+        shown = read(site.http, path)
+        assert "Resume with a larger budget" in shown, path
+        assert f'action="/ui/jobs/{job}/resume"' not in shown, path
 
 
 def test_the_queue_of_a_target_is_in_its_order(site: Site) -> None:
@@ -136,7 +162,7 @@ def test_who_takes_a_resource(site: Site) -> None:
     taken = _resources(site)
     assert "1 of 1" in taken
     assert "headway hold</code> of" in taken
-    gone = fill(site.http, "/resources", "/resources/release", reservation=str(hold.id))
+    gone = fill(site.http, "/resources", f"/reservations/{hold.id}/release")
     assert f"Reservation {hold.id} of" in gone.text
     assert client.reservation(hold.id).status == "RELEASED"
     Life("", database=site.app.database).claim(job)
@@ -154,12 +180,36 @@ def test_a_limit_is_changed_by_who_saw_it_as_it_is(site: Site) -> None:
     assert "The limit of ollama is 3 now." in done.text
     late = fill(site.http, "/resources", "/resources/set", name="ollama", limit="9", version=seen)
     assert "the limits have changed since they were read" in late.text
-    assert "none now" in fill(site.http, "/resources", "/resources/set", name="global", limit="none").text
-    for limit, said in (("0", "from 1"), ("none", "is a resource"), ("-1", "whole number"), ("x" * 99, "whole number")):
+    asked = fill(site.http, "/resources", "/resources/set", name="global", limit="none")
+    assert "press “No limit…” beside it" in asked.text
+    assert "Take the limit of global away" in asked.text
+    assert "say how many" in fill(site.http, "/resources", "/resources/set", name="global", limit="").text
+    assert "1 now" in fill(site.http, "/resources", "/resources/set", name="global", limit="1").text
+    assert "none now" in fill(site.http, "/resources", "/resources/set", name="global", limit="none", sure="1").text
+    for limit, said in (("0", "from 1"), ("-1", "whole number"), ("x" * 99, "whole number")):
         assert said in fill(site.http, "/resources", "/resources/set", name="ollama", limit=limit).text, limit
+    bare = fill(site.http, "/resources", "/resources/set", name="ollama", limit="none", sure="1")
+    assert "is a resource" in bare.text
     assert "there is no lane" in fill(site.http, "/resources", "/resources/set", name="nothing", limit="1").text
     with site.app.database.read() as tx:
         assert lanes.resources(tx)["ollama"][1] == 3
+
+
+def test_lanes_are_searched_by_name_and_shown_in_part(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("Gpu_1", "gpu%2", "gpu3", "ollama")
+    site.app.client.lanes.defined = dict.fromkeys(names, 2)
+    for name in names:
+        site.app.enqueue("story.generate", {"topic": "a"}, resources=[name])
+    for q, found in (("GPU", names[:3]), ("u_1", names[:1]), ("%25", names[1:2]), ("nothing", ())):
+        shown = _resources_like(site, q)
+        assert [name for name in names if f"<b>{name}</b>" in shown] == list(found), q
+    assert re.search(r'data-label="Wait for it">1</td>', _resources_like(site, "ollama"))
+    monkeypatch.setattr("headway.dashboard.resources.MOST", 2)
+    assert "The first 2 of 4: search for the others." in _resources_like(site, "")
+
+
+def _resources_like(site: Site, q: str) -> str:
+    return read(site.http, f"/resources?q={q}").split('id="lanes"')[0]
 
 
 def test_rules_are_changed(site: Site) -> None:

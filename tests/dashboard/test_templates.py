@@ -51,4 +51,27 @@ def test_an_operator_gives_only_open_params(site: Site) -> None:
         **{"open-cwd": "/tmp", "open-argv": '["rm"]', "params": '{"a": 1}'},
     )
     assert [json.loads(view.job.params) for view in jobs_of(site)] == [{"argv": ["true"], "cwd": "/tmp"}]
+    text = {"open-cwd": "1.10"}
+    fill(operator, "/templates/1", "/templates/1/job", **text)
+    assert json.loads(jobs_of(site)[0].job.params)["cwd"] == "1.10", "what is text stays text"
     assert "only an admin" in fill(operator, "/templates/1", "/templates/1/archive", version="1").text
+
+
+def test_open_params_keep_their_types(site: Site) -> None:
+    """By the task, which says that stdin is text, or by the template's own value; the rest is JSON if it can be."""
+    fields = {"params": {"argv": "cat"}, "open_params": ["argv", "stdin", "env", "output_limit"]}
+    site.app.client.templates.create("shell", "command", **fields)
+    operator = site.as_(site.token("operator"))
+    for given, kept in (
+        ({"open-stdin": "17"}, {"stdin": "17"}),
+        ({"open-argv": "[1]"}, {"argv": "[1]"}),
+        ({"open-output_limit": "500"}, {"output_limit": 500}),
+        ({"open-env": '{"X": "1"}'}, {"env": {"X": "1"}}),
+    ):
+        answer = fill(operator, "/templates/1", "/templates/1/job", **given)
+        assert "was made of template shell" in answer.text, given
+        made = json.loads(max(jobs_of(site), key=lambda view: view.job.id).job.params)
+        assert {name: made[name] for name in kept} == kept
+    for text, word in (("[" * 20_000, "nested more than"), ("{x", "params.env must be")):
+        answer = fill(operator, "/templates/1", "/templates/1/job", **{"open-env": text})
+        assert (answer.status_code, word in answer.text) == (422, True)

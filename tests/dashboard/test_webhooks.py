@@ -100,6 +100,8 @@ def test_a_webhook_is_made_and_its_secret_shown_once(site: Site) -> None:
         ({"others": "job.run.fialed"}, "others", "did you mean job.run.failed"),
         ({"max_tries": "many"}, "max_tries", "a whole number from 1 to 20"),
         ({"max_tries": "21"}, "max_tries", "a whole number from 1 to 20"),
+        ({"max_tries": "9" * 5_000}, "max_tries", "a whole number from 1 to 20"),
+        ({"max_tries": "²"}, "max_tries", "a whole number from 1 to 20"),
         ({"secret": "short"}, "secret", "secret must be whsec_"),
     ],
 )
@@ -131,6 +133,11 @@ def test_a_webhook_is_edited_disabled_enabled_and_deleted(site: Site) -> None:
     stale = fill(site.http, "/webhooks/1/edit", "/webhooks/1/edit", **{**wished, "url": "https://c.example"})
     assert (stale.status_code, "has changed since it was read" in stale.text) == (422, True)
     assert 'value="https://c.example"' in stale.text
+    assert 'name="version" value="1"' in stale.text, "the same button is refused once more"
+    assert '<button class="bad" name="version" value="2">Save this over version 2</button>' in stale.text
+    over: dict[str, str | list[str]] = {**wished, "url": "https://c.example", "version": ["1", "2"]}
+    assert "was changed" in fill(site.http, "/webhooks/1/edit", "/webhooks/1/edit", **over).text
+    assert site.app.client.webhooks.get(1).url == "https://c.example"
     assert "is disabled" in fill(site.http, "/webhooks/1", "/webhooks/1/disable").text
     text = read(site.http, "/webhooks/1")
     assert "Nothing is sent to it. Enable it to go on." in text
@@ -151,6 +158,7 @@ def test_a_secret_is_rotated_once(site: Site) -> None:
     assert "For a day the old one signs too" in rotated.text
     again = fill(site.http, "/webhooks/1/rotate", "/webhooks/1/rotate", version="1")
     assert (again.status_code, SECRET.search(again.text)) == (422, None)
+    assert re.findall(r'name="version" value="(\d)"', again.text) == ["1", "2"]
     one = site.app.client.webhooks.get(1)
     assert (one.secret, one.old_secret) == (shown[1], old), "sent again, it rotates nothing"
     assert fill(site.http, "/webhooks/1/rotate", "/webhooks/1/rotate", version="2", secret="x").status_code == 422

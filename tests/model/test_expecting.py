@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.model.expecting import Usual, usual
+from headway.model.expecting import Usual, by_progress, usual
 
 MINUTE = 60_000_000
 
@@ -25,3 +25,10 @@ def test_one_run_is_not_usual() -> None:
     known = Usual(4 * MINUTE, 4 * MINUTE, 1)
     assert known.shown() == "4 min the last time"
     assert known.compared(5 * MINUTE) == "longer than the last time"
+
+
+def test_progress_knows_better_than_past_runs() -> None:
+    assert by_progress(3 * MINUTE, 150, 900) == "about 15 min left by its progress"
+    assert by_progress(3 * MINUTE, 0, 900) is None
+    assert by_progress(3 * MINUTE, 900, 900) is None
+    assert by_progress(3 * MINUTE, 5, None) is None

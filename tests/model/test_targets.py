@@ -8,7 +8,7 @@ import pytest
 
 from headway.errors import WrongState
 from headway.model.states import State
-from headway.model.targets import Holder, TargetState, check_paused, remedy, view
+from headway.model.targets import Holder, TargetState, check_paused, remedy, resumed, view
 
 HOLDERS = (None, State.QUEUED, State.RUNNING, State.PAUSED, State.ERROR)
 
@@ -69,3 +69,10 @@ def test_resuming_a_target_is_refused_while_a_job_holds_it() -> None:
         check_paused(view(1, "desk", holder=error))
     check_paused(view(1, "desk", holder=error, paused_at=9))
     check_paused(view(1, "desk"))
+
+
+def test_what_a_resume_has_led_to_is_told_by_how_it_stands() -> None:
+    error = Holder(7, State.ERROR, 5, "no window")
+    assert resumed(view(1, "desk")) == "Jobs start on the target desk again."
+    assert "no longer paused, but job 7 holds it. Resume job 7" in resumed(view(1, "desk", holder=error))
+    assert "paused again since" in resumed(view(1, "desk", paused_at=9))

@@ -251,6 +251,54 @@ class TestPriority:
         assert caught.value.field == "priority"
 
 
+class TestWholeNumbers:
+    @pytest.mark.parametrize(
+        ("text", "number"), [("0", 0), ("7", 7), (" 12 ", 12), ("007", 7), (str(INT_MAX), INT_MAX), ("0" * 19 + "5", 5)]
+    )
+    def test_good(self, text: str, number: int) -> None:
+        assert values.whole(text, field="priority") == number
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "",
+            " ",
+            "²",
+            "٣",
+            "1_000",
+            "-1",
+            "+1",
+            "1.0",
+            "1e3",
+            "0x1",
+            "1 2",
+            "fog",
+            str(INT_MAX + 1),
+            "9" * 20,
+            "9" * 5_000,
+        ],
+    )
+    def test_bad(self, text: str) -> None:
+        with pytest.raises(BadInput, match="must be a whole number") as caught:
+            values.whole(text, field="group")
+        assert caught.value.field == "group"
+        assert len(str(caught.value)) < 120
+
+    def test_within_bounds(self) -> None:
+        assert [values.whole(text, field="rank", least=1, most=5) for text in ("1", "5")] == [1, 5]
+        for text in ("0", "6"):
+            with pytest.raises(BadInput, match="rank must be a whole number from 1 to 5, not") as caught:
+                values.whole(text, field="rank", least=1, most=5)
+            assert caught.value.facts["problem"] == f"must be a whole number from 1 to 5, not {text!r}"
+        with pytest.raises(BadInput, match="a whole number of at least 1, not '0'"):
+            values.whole("0", field="rank", least=1)
+
+    @given(any_text)
+    def test_any_text_is_a_number_or_refused(self, text: str) -> None:
+        number = attempt(values.whole, text, field="rank")
+        assert isinstance(number, BadInput) or 0 <= number <= INT_MAX
+
+
 class TestDurations:
     @pytest.mark.parametrize(
         ("value", "seconds"),

@@ -234,6 +234,8 @@ def test_a_page_of_the_newest_looks_at_no_more_than_it_shows(postgres_url: str) 
             "queue_order",
             "queue_rest",
             "queue_below",
+            "queue_places",
+            "queue_places_after",
             "line",
             "past_runs",
             "tenants_in_line",

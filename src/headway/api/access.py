@@ -4,6 +4,7 @@ header, by the cookie of a session, or openly."""
 from __future__ import annotations
 
 import ipaddress
+import re
 import threading
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -15,9 +16,10 @@ from urllib.parse import unquote
 from anyio import to_thread
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
+from starlette.responses import Response
 
 from headway import errors
-from headway.api import problems
+from headway.api import problems, turned_away
 from headway.api.service import Service, Terms
 from headway.engine.tokens import any_token
 from headway.model.access import SESSION_PREFIX, Visitor, is_csrf_of
@@ -35,6 +37,8 @@ SESSION_COOKIE, TENANT_COOKIE = "headway_session", "headway_tenant"
 CSRF = "x-csrf-token"
 # Its forms carry their CSRF token in a field, and it looks at it itself.
 DASHBOARD = "/ui/"
+# The same for everybody: a page of a server whose database is away still looks like one.
+STATIC = "/ui/static/"
 # Whoever asks whether we live has no token.
 PUBLIC = frozenset(("/healthz", "/readyz"))
 _GUARDS = [
@@ -61,6 +65,16 @@ def host_of(header: str) -> str:
     if host.startswith("["):
         return host[1 : host.find("]")] if "]" in host else host
     return host.rsplit(":", 1)[0] if host.count(":") == 1 else host
+
+
+_PORT = re.compile(r":([0-9]{1,5})$")
+
+
+def cookie_name(name: str, scope: Scope) -> str:
+    """Browsers keep cookies by host, whatever the port: two servers of one host would log each other out."""
+    found = _PORT.search(Headers(scope=scope).get("host", ""))
+    usual = "443" if scope.get("scheme") == "https" else "80"
+    return f"{name}_{found.group(1) if found else usual}"
 
 
 class Door:
@@ -91,7 +105,7 @@ class Door:
                 _let_in(scope, None)  # whether we live is no question of who asks
                 await self.app(scope, receive, send)
                 return
-            await problems.of_error(error)(scope, receive, send)
+            await _refusal(scope, error)(scope, receive, send)
             return
         await self.app(scope, receive, send)
 
@@ -123,8 +137,9 @@ class Door:
             _let_in(scope, None)
         else:
             cookies = HTTPConnection(scope).cookies
-            wish = wish or _Wish.of(cookies.get(TENANT_COOKIE), firm=False)
-            visitor, cookie = await self._browsing(scope, cookies.get(SESSION_COOKIE) or None, wish)
+            wish = wish or _Wish.of(cookies.get(cookie_name(TENANT_COOKIE, scope)), firm=False)
+            session = cookies.get(cookie_name(SESSION_COOKIE, scope)) or None
+            visitor, cookie = await self._browsing(scope, session, wish)
             _let_in(scope, visitor, cookie, wish)
             if visitor is not None and cookie is not None:
                 _check_csrf(scope, headers, cookie)
@@ -230,8 +245,16 @@ def _path(scope: Scope) -> str:
     return str(scope["path"].removeprefix(scope.get("root_path", "")))
 
 
+def _refusal(scope: Scope, error: errors.HeadwayError) -> Response:
+    """A page for people, a problem for programs."""
+    if _path(scope).startswith(DASHBOARD):
+        return turned_away.page(error, str(scope.get("root_path", "")))
+    return problems.of_error(error)
+
+
 def _is_public(scope: Scope) -> bool:
-    return _path(scope) in PUBLIC
+    path = _path(scope)
+    return path in PUBLIC or path.startswith(STATIC)
 
 
 def _check_query(scope: Scope) -> None:
@@ -264,7 +287,7 @@ TOO_LARGE = errors.BadInput(f"the body is larger than {BODY_LIMIT // 1024} KiB: 
 
 def _limited(headers: Headers, receive: Receive) -> Receive:
     length = headers.get("content-length", "")
-    if length.isdigit() and int(length) > BODY_LIMIT:
+    if length.isdecimal() and (len(length) > 12 or int(length) > BODY_LIMIT):
         raise TOO_LARGE
     seen = 0
 

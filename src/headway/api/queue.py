@@ -14,8 +14,8 @@ from headway.api.wire import bodies_lanes as bodies
 from headway.api.wire.lanes import limits_json, pause_json, waiting_json
 from headway.clock import micros
 from headway.engine import limits
-from headway.errors import BadInput, Refused
-from headway.model.access import Role
+from headway.errors import BadInput
+from headway.model.access import Role, check_everybody
 from headway.model.values import instant, seconds
 from headway.store import lanes, reading
 
@@ -36,36 +36,32 @@ def ls(here: Here, limit: Limit = 50, cursor: Cursor = None) -> Response:
 def pause(here: Here, body: bodies.PauseQueue | None = None) -> Response:
     """Start no more jobs. What runs goes on."""
     wish = body or bodies.PauseQueue()
-    _refuse_everybody(here, wish.everybody)
-    here.client.pause_queue(note=wish.note, until=_until(here, wish), everybody=wish.everybody)
+    check_everybody(here.visitor, wish.everybody)
+    until = pause_end(here.service.database.clock.now(), wish.duration, wish.until)
+    here.client.pause_queue(note=wish.note, until=until, everybody=wish.everybody)
     return _pauses(here)
 
 
-def _until(here: Visit, wish: bodies.PauseQueue) -> int | None:
-    now = here.service.database.clock.now()
-    if wish.duration is not None:
-        until, field = now + micros(seconds(wish.duration, field="for")), "for"
-    elif wish.until is not None:
-        until, field = instant(wish.until, field="until"), "until"
+def pause_end(now: int, duration: float | str | None, until: str | None = None) -> int | None:
+    """After a while, or at a time; None: when somebody resumes it."""
+    if duration is not None:
+        end, field = now + micros(seconds(duration, field="for")), "for"
+    elif until is not None:
+        end, field = instant(until, field="until"), "until"
     else:
         return None
-    if until <= now:
+    if end <= now:
         raise BadInput(f"{field}: the pause would be over already", field=field)
-    return until
+    return end
 
 
 @routes.post("/api/queue/resume", answer=answers.QueuePause)
 def resume(here: Here, body: bodies.ResumeQueue | None = None) -> Response:
     """Start jobs again."""
     everybody = body is not None and body.everybody
-    _refuse_everybody(here, everybody)
+    check_everybody(here.visitor, everybody)
     here.client.resume_queue(everybody=everybody)
     return _pauses(here)
-
-
-def _refuse_everybody(here: Visit, everybody: bool) -> None:
-    if everybody and not here.visitor.system:
-        raise Refused("only tokens of the system may pause or resume every queue", code="not_allowed")
 
 
 def _pauses(here: Visit) -> Response:
@@ -110,8 +106,6 @@ def _rules(body: bodies.Limits) -> Mapping[str, Any]:
     rules: dict[str, Any] = {name: getattr(body, name) for name in ("policy", "targets") if getattr(body, name)}
     if "aging" in body.model_fields_set:
         rules["aging"] = None if body.aging is None else seconds(body.aging, field="aging")
-        if rules["aging"] == 0:
-            raise BadInput("aging must be more than 0: say null to turn it off", field="aging")
     return rules
 
 

@@ -125,8 +125,12 @@ def register(jobs: typer.Typer) -> None:
         given = _given(status, task, key, kind, by, since, until, search, target, group, schedule)
         with call.desk() as desk:
             chosen = choose(call, desk, "retry", ids or [], given, yes=yes)
-            again = lambda job_id: desk.client.retry(job_id, params=others, priority=priority, budget=caps)  # noqa: E731
-            return apply(call, desk, chosen, again, "is the retry")
+
+            def act(job_id: int) -> Any:
+                # Who names a job means it; a filter fits all jobs of a chain, and only the last stands for the work.
+                return desk.client.retry(job_id, params=others, priority=priority, budget=caps, again=bool(ids))
+
+            return apply(call, desk, chosen, act, "is the retry")
 
     @command(jobs, "resolve")
     def resolve(

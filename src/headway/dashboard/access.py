@@ -9,11 +9,13 @@ from typing import Any
 from starlette.responses import Response
 
 from headway.api.access import names_tenant
+from headway.dashboard import once
 from headway.dashboard.pages import Page, Pages
 from headway.engine.tokens import any_token
 from headway.errors import BadInput, HeadwayError, NotFound, WrongState
 from headway.model.access import Role, check_grant
 from headway.model.tenant import FIELDS, Tenant, Usage, read_limit
+from headway.model.values import whole
 from headway.store import tenants
 from headway.store.pages import make_cursor, read_cursor
 
@@ -25,12 +27,14 @@ OF_SYSTEM, OF_TENANT = "system", "tenant"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A form that was not taken: which, what was filled in, and what is wrong with it, at which field."""
+    """A form that was not taken: which, what was filled in, and what is wrong with it, at which field. `stale`:
+    somebody else changed the thing since the form was shown."""
 
     form: str
     text: str
     field: str
     filled: Mapping[str, str]
+    stale: bool
 
 
 # A form that came back stands at the address that it was sent to: there, too, the page can be asked for again.
@@ -52,13 +56,15 @@ def _show(page: Page, refusal: Refusal | None = None) -> Response:
         "narrow": names_tenant(page.request.scope),
         "fields": FIELDS,
         "refusal": refusal,
+        "once": once.fresh(),
     }
     return page.render("access.html", status=200 if refusal is None else 422, **facts)
 
 
 def _again(page: Page, form: str, error: HeadwayError) -> Response:
     filled = dict(page.form.fields)
-    return _show(page, Refusal(form, str(error), error.field or "", filled))
+    field = error.field if error.field not in (None, "version") else ""  # what nobody sees is said above the form
+    return _show(page, Refusal(form, str(error), field or "", filled, stale=error.code == "version_mismatch"))
 
 
 # --- tokens -------------------------------------------------------------------------------------------------------
@@ -75,17 +81,21 @@ def _tokens(page: Page) -> dict[str, Any]:
 
 @pages.post("/access/tokens", Role.ADMIN)
 def create_token(page: Page) -> Response:
-    """Its text is in this answer and nowhere else: not in a cookie, and not in an address."""
-    form = page.form
+    """Its text is in this answer and nowhere else: not in a cookie, and not in an address. Sent once more, the form
+    makes nothing, and nothing can show the text again."""
+    form, client = page.form, once.keyed(page)
     try:
         tenant = None if form.get("owner") == OF_SYSTEM else form.get("tenant") or page.visitor.tenant
         check_grant(page.visitor, tenant)
         first = not any_token(page.service.database)
-        token, plain = page.client.tokens.create(
+        token, plain = client.tokens.create(
             form.get("name"), form.get("role"), tenant=tenant, expires=form.given("expires")
         )
     except (BadInput, NotFound) as error:
         return _again(page, "token", error)
+    if client.replayed:
+        text = f"Token {token.id} of {token.name} was made already, and its text was shown then: it is not shown again."
+        return page.done(text, to=page.address("/access"))
     return page.render("access_token.html", status=201, token=token, plain=plain, first=first)
 
 
@@ -113,18 +123,21 @@ def _tenants(page: Page) -> dict[str, Any]:
 
 @pages.post("/access/tenants", Role.ADMIN, system=True)
 def create_tenant(page: Page) -> Response:
+    client = once.keyed(page)
     try:
-        made = page.client.tenants.create(page.form.get("name"), **_limits(page))
+        made = client.tenants.create(page.form.get("name"), **_limits(page))
     except BadInput as error:
         return _again(page, "tenant", error)
-    return page.done(f"Tenant {made.name} was made.", to=page.address("/access"))
+    already = " already" if client.replayed else ""
+    return page.done(f"Tenant {made.name} was made{already}.", to=page.address("/access"))
 
 
 @pages.post("/access/tenants/edit", Role.ADMIN, system=True)
 def edit_tenant(page: Page) -> Response:
-    name, version = page.form.get("name"), page.form.get("version")
+    name, version = page.form.get("name"), page.form.given("version")
     try:
-        page.client.tenants.edit(name, _limits(page), int(version) if version.isdigit() else None)
+        seen = None if version is None else whole(version, field="version")
+        page.client.tenants.edit(name, _limits(page), seen)
     except (BadInput, WrongState) as error:
         return _again(page, f"edit {name}", error)
     return page.done(f"Tenant {name} has other limits. What runs goes on.", to=page.address("/access"))

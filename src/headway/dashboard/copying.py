@@ -7,50 +7,86 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from headway.model.job import Job, Options
 from headway.model.retry import RetryPolicy
-from headway.model.values import duration_text
+from headway.model.values import duration_text, instant_text
+
+# Where `headway run` on this machine is right without being told: what the settings say by default.
+_HERE = frozenset(("http://127.0.0.1:8642", "http://localhost:8642", "http://[::1]:8642"))
+# What can be wished for in Python alone, and what the command line has no option for.
+_NOT_IN_HTTP = ("on_shutdown",)
+_NOT_IN_CLI = ("on_shutdown", "webhook_url", "webhook_events")
+_NOT_IN_CLI_RETRY = ("max_delay", "jitter")
 
 
 @dataclass(frozen=True, slots=True)
 class Copies:
+    """`unsaid`: wishes of the job that this way cannot say, by the way."""
+
     curl: str
     python: str
     cli: str
+    unsaid: Mapping[str, Sequence[str]]
 
 
-def copies(job: Job, target: str | None, address: str, *, with_token: bool) -> Copies:
-    """`address` is that of the API: everything before `/api`."""
+def copies(job: Job, target: str | None, address: str, *, now: int, with_token: bool) -> Copies:
+    """`address` is that of the API: everything before `/api`. What was to be before `now` is not said again."""
     params: dict[str, Any] = json.loads(job.params)
-    wishes = _wishes(job, target)
+    wishes = _wishes(job, target, now)
+    body = {"task": job.task, "params": params, **_without(wishes, _NOT_IN_HTTP)}
+    retry = [f"retry_policy.{name}" for name in _NOT_IN_CLI_RETRY if name in wishes["retry_policy"]]
     return Copies(
-        _curl(f"{address}/api/jobs", {"task": job.task, "params": params, **wishes}, with_token=with_token),
+        _curl(f"{address}/api/jobs", body, with_token=with_token),
         _python(job.task, params, wishes),
-        _cli(job.task, params, wishes),
+        _cli(job.task, params, wishes, None if address in _HERE else address),
+        {"curl": _among(wishes, _NOT_IN_HTTP), "cli": [*_among(wishes, _NOT_IN_CLI), *retry]},
     )
 
 
-def _wishes(job: Job, target: str | None) -> dict[str, Any]:
-    """What was asked for beyond the defaults, by the names of `POST /api/jobs`."""
-    options, usual = Options.parse(job.options), RetryPolicy()
-    retry = {"max_attempts": options.retry.max_attempts, "base_delay": options.retry.base_delay}
-    usual_retry = {"max_attempts": usual.max_attempts if target is None else 0, "base_delay": usual.base_delay}
+def _without(wishes: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: wish for name, wish in wishes.items() if name not in names}
+
+
+def _among(wishes: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+    return [name for name in names if name in wishes]
+
+
+def _wishes(job: Job, target: str | None, now: int) -> dict[str, Any]:
+    """Everything that is stored, by the names of `POST /api/jobs`: what a task or the settings say by themselves may be
+    something else where this is pasted."""
+    options = Options.parse(job.options)
     given = {
-        "priority": job.priority or None,
+        "priority": job.priority,
         "target": target,
         "resources": list(options.resources) or None,
         "key": job.key,
+        "not_before": _to_come(job.not_before, now),
+        "expires_at": _to_come(job.expires_at, now),
+        "hold": bool(job.hold) or None,
         "timeout": options.timeout,
         "budget": dict(options.budget) or None,
-        "retry_policy": {name: wish for name, wish in retry.items() if wish != usual_retry[name]} or None,
-        "on_lost": options.on_lost if options.on_lost != "retry" else None,
-        "on_error": options.on_error if options.on_error != "hold" else None,
+        "retry_policy": _retry(options.retry),
+        "on_lost": options.on_lost,
+        "on_error": options.on_error,
+        "on_shutdown": options.on_shutdown,
+        "webhook_url": options.webhook_url,
+        "webhook_events": list(options.webhook_events) or None,
     }
     return {name: _whole(wish) for name, wish in given.items() if wish is not None}
+
+
+def _to_come(at: int | None, now: int) -> str | None:
+    return instant_text(at) if at is not None and at > now else None
+
+
+def _retry(policy: RetryPolicy) -> dict[str, Any]:
+    more = {"max_delay": policy.max_delay, "jitter": policy.jitter or None}
+    usual = {"max_attempts": policy.max_attempts, "base_delay": policy.base_delay}
+    return usual | {name: wish for name, wish in more.items() if wish is not None}
 
 
 def _whole(value: Any) -> Any:
@@ -95,8 +131,10 @@ def _python(task: str, params: Mapping[str, Any], wishes: Mapping[str, Any]) -> 
 # --- the command line ---------------------------------------------------------------------------------------------
 
 
-def _cli(task: str, params: Mapping[str, Any], wishes: Mapping[str, Any]) -> str:
+def _cli(task: str, params: Mapping[str, Any], wishes: Mapping[str, Any], server: str | None) -> str:
     flags = [f"--params={json_text(params)}", *_flags(wishes)]
+    if server is not None:
+        flags.append(f"--server={server}")
     # A name that begins with a dash is a name only after two.
     named = [shlex.quote(task)] if not task.startswith("-") else []
     rest = [] if named else [f"-- {shlex.quote(task)}"]
@@ -104,17 +142,20 @@ def _cli(task: str, params: Mapping[str, Any], wishes: Mapping[str, Any]) -> str
 
 
 def _flags(wishes: Mapping[str, Any]) -> Sequence[str]:
-    retry = wishes.get("retry_policy", {})
+    retry = wishes["retry_policy"]
     plain = {
-        "priority": wishes.get("priority"),
+        "priority": wishes["priority"],
         "target": wishes.get("target"),
         "key": wishes.get("key"),
+        "not-before": wishes.get("not_before"),
+        "expires-at": wishes.get("expires_at"),
         "timeout": None if "timeout" not in wishes else duration_text(wishes["timeout"]),
-        "retries": retry.get("max_attempts"),
-        "base-delay": None if "base_delay" not in retry else duration_text(retry["base_delay"]),
-        "on-lost": wishes.get("on_lost"),
-        "on-error": wishes.get("on_error"),
+        "retries": retry["max_attempts"],
+        "base-delay": duration_text(retry["base_delay"]),
+        "on-lost": wishes["on_lost"],
+        "on-error": wishes["on_error"],
     }
-    found = [f"--{name}={value}" for name, value in plain.items() if value is not None]
+    found = ["--hold"] if wishes.get("hold") else []
+    found += [f"--{name}={value}" for name, value in plain.items() if value is not None]
     found += [f"--resource={name}" for name in wishes.get("resources", ())]
     return [*found, *(f"--budget={meter}={json.dumps(cap)}" for meter, cap in wishes.get("budget", {}).items())]

@@ -3,6 +3,7 @@ be done about it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -15,19 +16,21 @@ from headway.api.groups import checked_status
 from headway.dashboard import words
 from headway.dashboard.pages import Page, Pages
 from headway.dashboard.pictures.gantt import Gantt, Row, gantt
-from headway.dashboard.told import told
+from headway.dashboard.told import told, used_up
 from headway.engine.limits import lives
-from headway.errors import BadInput
 from headway.model.job import Actor
 from headway.model.outlook import Standing, standing, waits_for
 from headway.model.plan import Member
+from headway.model.values import whole
 from headway.model.waiting import sentence
 from headway.store import plans_reading, reading, schedules
-from headway.store.charts import ROWS, Chart, chart
+from headway.store.charts import ROWS, Chart, chart, first_row
 from headway.store.plans_reading import GroupView, StepView
 
 pages = Pages("executions")
-LISTED, EVENTS, STEPS, ON_RAIL = 50, 100, 200, 12
+LISTED, EVENTS, STEPS, ON_RAIL, HELD = 50, 100, 200, 12, 10
+# Stages on the rail: so many at the beginning and at the end, and on each side of the open one.
+ENDS, BESIDE = 3, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +80,7 @@ def _list(page: Page, kind: Kind) -> Response:
 
 def _number(page: Page, name: str) -> int | None:
     text = page.asked.given(name)
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise BadInput(f"{name} must be a whole number, not {text[:40]!r}", field=name)
-    return int(text)
+    return None if text is None else whole(text, field=name)
 
 
 # --- one ----------------------------------------------------------------------------------------------------------
@@ -98,11 +97,14 @@ def show_group(page: Page, number: int) -> Response:
 
 
 def _show(page: Page, kind: Kind, number: int) -> Response:
+    begin = _number(page, "from") or 0
     with page.look() as tx:  # when a step may start depends on everybody's work
         view = plans_reading.group_view(tx, page.tenant_id, number, kind.name)
         drawn = chart(tx, page.tenant_id, view, page.now, lives=lives)
         events = reading.history(tx, kind.name, number, after=max(0, view.group.version - EVENTS))
         owner = schedules.kept(tx, page.tenant_id, [view.group.schedule_id]) if view.group.schedule_id else {}
+        first_held = view.held_by[:HELD]
+        holders = reading.views_of(tx, page.tenant_id, [step.job_id for step in first_held])
     members = {step.step: _member(step) for step in view.steps}
     held = [members[step.step] for step in view.held_by]
     schedule = owner.get(view.group.schedule_id or 0)
@@ -112,14 +114,18 @@ def _show(page: Page, kind: Kind, number: int) -> Response:
         view=view,
         chart=drawn,
         picture=_picture(page, view, drawn),
-        stages=_stages(view),
+        rail=rail(_stages(view), view.group.stage),
+        held=first_held,
+        over=used_up(holders, page.now),
         waits=waits_for(view.group, members.values(), held),
         events=[told(event) for event in reversed(events)],
         schedule=schedule,
         zone=schedule.parsed.timezone if schedule is not None and schedule.readable else None,
         by=Actor.parse(view.group.created_by).shown,
         cancelled_by=Actor.parse(view.group.cancelled_by).shown if view.group.cancelled_by else None,
-        shown=view.steps[:STEPS],
+        begin=begin,
+        size=STEPS,
+        first_row=first_row(view),
         rows_shown=ROWS,
         sentence=sentence,
     )
@@ -161,6 +167,19 @@ def _stages(view: GroupView) -> list[Stage]:
     return found
 
 
+def rail(stages: Sequence[Stage], now_open: int) -> list[Stage | int]:
+    """The first, those around the open one, and the last; a number stands for so many that are left out."""
+    near = range(now_open - BESIDE, now_open + BESIDE + 1)
+    last = len(stages) - 1
+    shown = {n for n, one in enumerate(stages) if n < ENDS or n > last - ENDS or one.number in near}
+    found: list[Stage | int] = []
+    for left_out, some in groupby(range(len(stages)), key=lambda n: n not in shown):
+        numbers = list(some)
+        # Where one alone would be left out its place is as long as what stands for it.
+        found += [len(numbers)] if left_out and len(numbers) > 1 else [stages[n] for n in numbers]
+    return found
+
+
 def _picture(page: Page, view: GroupView, drawn: Chart) -> Markup:
     group = view.group
     ends = [one.until for some in drawn.attempts.values() for job in some for one in job.phases if one.until]
@@ -172,7 +191,7 @@ def _picture(page: Page, view: GroupView, drawn: Chart) -> Markup:
             page.now if group.finished_at is None else max(ends, default=group.finished_at),
             page.now if group.finished_at is None else None,
             "UTC" if page.taste.mode == "utc" else page.taste.zone,
-            [_row(step, view, drawn) for step in view.steps[:ROWS]],
+            [_row(step, view, drawn) for step in view.steps[first_row(view) : first_row(view) + ROWS]],
         )
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from markupsafe import Markup
@@ -15,7 +16,6 @@ from headway.dashboard.pictures.scatter import Dot, in_words, scatter
 from headway.dashboard.searching import KINDS, PERIODS, STATUSES, Search, search, within
 from headway.dashboard.times import written
 from headway.model.fingerprint import alike
-from headway.model.schedule import Schedule
 from headway.model.states import State
 from headway.store import reading, records, schedules
 from headway.store.pages import make_cursor
@@ -49,7 +49,7 @@ def show(page: Page) -> Response:
         picture=_picture(page, found, asked.zone),
         problem=problem,
         field=_field(problem),
-        schedules=_choices(offered, asked.fields["schedule"]),
+        schedules=[one.name for one in offered],
         tasks=tasks,
         statuses=STATUSES,
         kinds=KINDS,
@@ -60,7 +60,7 @@ def show(page: Page) -> Response:
 
 def _found(page: Page, asked: Search) -> tuple[list[Record], str | None]:
     """The runs, and where the next page begins."""
-    filters, cursor = asked.filters(page.now), page.asked.get("cursor") or None
+    filters, cursor = asked.filters(page.now, partial(_schedule, page)), page.asked.get("cursor") or None
     with page.read() as tx:
         found = records.list_records(tx, page.tenant_id, filters, DRAWN, cursor)
     if len(found.items) > LISTED:
@@ -68,19 +68,18 @@ def _found(page: Page, asked: Search) -> tuple[list[Record], str | None]:
     return found.items, found.next
 
 
+def _schedule(page: Page, name: str) -> int:
+    try:
+        return page.client.schedules.get(name).id
+    except errors.NotFound as error:
+        raise errors.BadInput(str(error), field="schedule") from None
+
+
 def _field(problem: errors.HeadwayError | None) -> str:
     """What is to be mended. A name that leads nowhere is a target's."""
     if problem is None:
         return ""
     return "target" if isinstance(problem, errors.NotFound) else problem.field or ""
-
-
-def _choices(offered: Sequence[Schedule], chosen: str) -> list[tuple[str, str]]:
-    """Schedules to choose from; one that is not among them stays chosen."""
-    found = [(str(one.id), one.name) for one in offered]
-    if chosen and all(number != chosen for number, _ in found):
-        found.append((chosen, f"schedule {chosen}"))
-    return found
 
 
 def _took(record: Record) -> str:

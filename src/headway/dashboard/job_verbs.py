@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
@@ -123,7 +124,12 @@ def _other_params(page: Page, job: Job) -> dict[str, Any] | None:
     given = from_json(text, field="params")
     if not isinstance(given, dict):
         raise BadInput('params must be a JSON object, like {"topic": "fog"}', field="params")
-    return None if given == from_json(job.unfilled or job.params, field="params") else given
+    # As text: to Python 1, 1.0 and true are the same.
+    return None if _canonical(given) == _canonical(json.loads(job.unfilled or job.params)) else given
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def _other_time(page: Page, name: str, known: int | None) -> int | Cleared | None:

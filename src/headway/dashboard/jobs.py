@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
 from starlette.exceptions import HTTPException
@@ -15,7 +15,8 @@ from starlette.responses import Response
 from headway.api.jobs import new_job
 from headway.api.problems import status_of
 from headway.api.wire.system import task_json
-from headway.dashboard.copying import copies
+from headway.dashboard import once
+from headway.dashboard.copying import Copies, copies
 from headway.dashboard.pages import Form, Page, Pages
 from headway.engine.client import KNOWN_FOR
 from headway.engine.limits import lives
@@ -25,7 +26,7 @@ from headway.model.becoming import becomes
 from headway.model.job import Actor, Job, Options
 from headway.model.prospects import VERBS, closed_fields, needs_budget, prospects
 from headway.model.telling import spells, timeline
-from headway.model.values import from_json, instant_text
+from headway.model.values import from_json, instant_text, whole
 from headway.model.waiting import Explanation
 from headway.store import cases, reading
 from headway.store.reading import JobView
@@ -86,7 +87,8 @@ def shown(page: Page, job_id: int, tried: Tried, status: int = 200) -> Response:
         view = reading.view(tx, page.tenant_id, job_id)
         case, chain = cases.case(tx, view, now=page.now, explained=explained)
         events = reading.events(tx, job_id, after=max(0, view.job.version - EVENTS), limit=EVENTS)
-        lines = reading.last_lines(tx, job_id, count)
+        # What is not brought up to date is not read again: a log may have 10,000 lines.
+        lines = [] if page.live else reading.last_lines(tx, job_id, count)
         files = reading.artifacts(tx, job_id)
     not_yours, closed = _not_yours(page, view.job), closed_fields(view.job, page.now)
     return page.render(
@@ -111,13 +113,18 @@ def shown(page: Page, job_id: int, tried: Tried, status: int = 200) -> Response:
         most=MOST_LINES,
         files=files,
         options=Options.parse(view.job.options),
-        copies=copies(view.job, view.target, _address(page), with_token=page.visitor.actor.type == "token"),
+        copies=None if page.live else _copies(page, view),
         maker=Actor.parse(view.job.created_by).shown,
         clock=_clock,
         linked=_linker(page),
         instant_text=instant_text,
         tried=tried,
     )
+
+
+def _copies(page: Page, view: JobView) -> Copies:
+    with_token = page.visitor.actor.type == "token"
+    return copies(view.job, view.target, _address(page), now=page.now, with_token=with_token)
 
 
 def _explained(page: Page, job: Job) -> Explanation | None:
@@ -159,8 +166,8 @@ def _clock(at: int) -> str:
 
 
 def _lines_asked(page: Page) -> int:
-    text = page.asked.get("lines")
-    return min(MOST_LINES, max(1, int(text))) if text.isascii() and text.isdigit() and len(text) < 9 else LINES
+    asked = page.asked.given("lines")
+    return LINES if asked is None else min(MOST_LINES, whole(asked, field="lines", least=1))
 
 
 def _address(page: Page) -> str:
@@ -175,10 +182,10 @@ def _address(page: Page) -> str:
 def fresh(page: Page) -> Response:
     """Empty, or filled in like a job that exists, or for a task that was chosen."""
     given = {name: page.asked.get(name) for name in _FIELDS}
-    like = page.asked.get("like")
-    if like.isascii() and like.isdigit() and len(like) < 19:
+    like = page.asked.given("like")
+    if like is not None:
         with page.read() as tx:
-            given |= _like(reading.view(tx, page.tenant_id, int(like)))
+            given |= _like(reading.view(tx, page.tenant_id, whole(like, field="like", least=1)))
     return _editor(page, given)
 
 
@@ -197,12 +204,34 @@ def _like(view: JobView) -> dict[str, str]:
 @pages.post("/jobs/new")
 def create(page: Page) -> Response:
     try:
-        job_id, created = page.client.enqueue(new_job(page, page.client, _wishes(page)))
+        made = make_once(page, lambda: _wishes(page))
     except (BadInput, WrongState, Refused) as error:
         kept = {name: page.form.get(name) for name in _FIELDS}
         return _editor(page, kept, error)
-    text = f"Job {job_id} was made." if created else f"Nothing was made: the key is taken by job {job_id}."
-    return page.done(text, to=page.address(f"/jobs/{job_id}"))
+    text = f"Job {made.id} was made{made.already}."
+    if not made.created:
+        text = f"Nothing was made: the key is taken by job {made.id}."
+    return page.done(text, to=page.address(f"/jobs/{made.id}"))
+
+
+class Made(NamedTuple):
+    """The job that a form made; `already` when the form was sent before."""
+
+    id: int
+    created: bool
+    already: str
+
+
+def make_once(page: Page, wishes: Callable[[], Mapping[str, Any]]) -> Made:
+    """What was made before is not judged again by what has changed since."""
+    client = once.keyed(page)
+    kept = client.recall()
+    if kept is None:
+        job_id, created = client.enqueue(new_job(page, client, wishes()))
+    else:
+        # Of the one job that was made: its number, and False when there was none to make.
+        job_id, created = kept[0][0], False not in kept[0][1:]
+    return Made(int(job_id), created, " already: the form was sent twice" if client.replayed else "")
 
 
 def _wishes(page: Page) -> dict[str, Any]:
@@ -219,11 +248,7 @@ def _wishes(page: Page) -> dict[str, Any]:
 
 def number(form: Form, name: str) -> int | None:
     text = form.given(name)
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise BadInput(f"{name} must be a whole number, not {text[:40]!r}", field=name)
-    return int(text)
+    return None if text is None else whole(text, field=name)
 
 
 def _editor(page: Page, given: Mapping[str, str], error: HeadwayError | None = None) -> Response:
@@ -236,7 +261,8 @@ def _editor(page: Page, given: Mapping[str, str], error: HeadwayError | None = N
         status=200 if error is None else status_of(error),
         given=given,
         tasks=tasks,
-        plain=_plain_type,
+        once=once.fresh(),
+        plain=plain_type,
         problem=None if error is None else str(error),
         field=None if error is None or error.field is None else error.field.split(".")[0].split("[")[0],
     )
@@ -255,7 +281,7 @@ def _tasks(page: Page) -> list[dict[str, Any]]:
     return [one for one in found if page.may("admin") or not one["admin_only"]]
 
 
-def _plain_type(text: str) -> str:
+def plain_type(text: str) -> str:
     """A type without the rule that checks it: the rule speaks when it is broken."""
     return _RULE.sub(r"\1", text)
 

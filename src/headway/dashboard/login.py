@@ -30,8 +30,9 @@ def enter(page: Page) -> Response:
     if plain is None:
         text = "This token is unknown, revoked or expired."
         return page.render("login.html", status=401, wanted=wanted, refused=text)
+    page.service.system.sessions.end(page.session)  # that of whoever was here before
     response = RedirectResponse(wanted, 303)
-    page.set_cookie(response, SESSION_COOKIE, plain, seconds=LASTS // SECOND)
+    page.set_own_cookie(response, SESSION_COOKIE, plain, seconds=LASTS // SECOND)
     return response
 
 
@@ -39,7 +40,7 @@ def enter(page: Page) -> Response:
 def leave(page: Page) -> Response:
     page.service.system.sessions.end(page.session)
     response = RedirectResponse(page.address("/login"), 303)
-    response.delete_cookie(SESSION_COOKIE, path=page.root or "/")
+    page.drop_cookie(response, SESSION_COOKIE)
     return response
 
 
@@ -55,7 +56,7 @@ def choose(page: Page) -> Response:
     choices = {"theme": (THEME, THEMES), "time": (TIME, MODES)}
     response = RedirectResponse(_inside(page, page.form.get("back")), 303)
     if name == "tenant":
-        page.set_cookie(response, TENANT_COOKIE, quote(value, safe=""), seconds=YEAR)
+        page.set_own_cookie(response, TENANT_COOKIE, quote(value, safe=""), seconds=YEAR)
         return response
     cookie, allowed = choices.get(name, ("", ()))
     if value not in allowed:

@@ -33,4 +33,4 @@ async def on_mistake(request: Request, error: Exception) -> Response:
 
 def _problem(request: Request, status: int, text: str) -> Response:
     page = Page(request, request.app.state.service, Declared(request.method, "", None, on_http))
-    return page.render("problem.html", status=status, error=None, code=str(status), text=text)
+    return page.problem(status, str(status), text)

@@ -13,15 +13,15 @@ from headway.dashboard import words
 from headway.dashboard.pages import Page, Pages
 from headway.dashboard.pictures.bars import Bar, bars
 from headway.dashboard.times import Taste, written
+from headway.dashboard.told import used_up
 from headway.engine.overview import Overview, overview
 from headway.model.estimate import History, span
-from headway.model.expecting import Usual, usual
+from headway.model.expecting import Usual, by_progress, usual
 from headway.model.headline import Headline, Standing, headline
 from headway.model.job import Reservation
 from headway.model.schedule import Schedule
-from headway.model.targets import TargetState, TargetView
 from headway.model.waiting import sentence
-from headway.store import figures, reservations, schedules
+from headway.store import figures, reservations, schedules, targets
 from headway.store.db import Tx
 from headway.store.figures import SPAN, Span, WaitSpan
 from headway.store.holding import held
@@ -48,7 +48,8 @@ class Running:
 @pages.get("/")
 def show(page: Page) -> Response:
     with page.look() as tx:
-        seen = overview(tx, page.tenant_id, page.now, listed=LISTED, foresee=True)
+        seen = overview(tx, page.tenant_id, page.now, listed=LISTED, foresee=True, most_blocked=0)
+        paused, all_paused = targets.paused(tx, page.tenant_id, LISTED)
         running = _running(tx, page.tenant_id, seen)
         kept, calls = held(tx, page.tenant_id, LISTED), _calls(tx, page.tenant_id)
         coming = schedules.upcoming(tx, page.tenant_id, TICKS)
@@ -60,7 +61,9 @@ def show(page: Page) -> Response:
         headline=_headline(seen),
         running=running,
         held=kept,
-        paused=_paused(seen),
+        over=used_up((one.view for one in kept), page.now),
+        paused=paused,
+        more_paused=all_paused - len(paused),
         calls=calls[:LISTED],
         more_calls=len(calls) - LISTED,
         ticks=[(one, _words(one)) for one in coming],
@@ -68,7 +71,6 @@ def show(page: Page) -> Response:
         throughput=_throughput(stats.spans, page.taste),
         waits=_waits(waits, page.taste),
         sentence=sentence,
-        listed=LISTED,
     )
 
 
@@ -88,11 +90,13 @@ def _running(tx: Tx, tenant_id: int, seen: Overview) -> list[Running]:
 def _at_work(view: JobView, known: Usual | None, now: int) -> Running:
     # What it ran before it was paused counts too.
     since = (view.job.claimed_at or now) - view.job.ran
-    return Running(view, since, known, known.compared(now - since) if known is not None else None)
+    return Running(view, since, known, _compared(view, known, now - since))
 
 
-def _paused(seen: Overview) -> list[TargetView]:
-    return [one for one in seen.blocked if one.state is TargetState.PAUSED]
+def _compared(view: JobView, known: Usual | None, elapsed: int) -> str | None:
+    report = view.report if not view.job.ran else None  # what an earlier claim did is in its progress, not in its time
+    told = by_progress(elapsed, report.done, report.total) if report is not None else None
+    return told or (known.compared(elapsed) if known is not None else None)
 
 
 def _calls(tx: Tx, tenant_id: int) -> list[Named]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
-from urllib.parse import parse_qsl, quote, unquote, urlencode
+from urllib.parse import parse_qsl, unquote, urlencode
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -17,37 +15,24 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from headway import errors
-from headway.api.access import SESSION_COOKIE
+from headway.api.access import SESSION_COOKIE, cookie_name, names_tenant
 from headway.api.asking import LARGEST
 from headway.api.problems import status_of
 from headway.api.routes import Declared, Visit
 from headway.api.service import Service
+from headway.api.turned_away import POLICY
 from headway.dashboard import frame
+from headway.dashboard.said import Said, pack, unpack
 from headway.dashboard.times import Taste, taste_of
-from headway.model.access import Role, Visitor, csrf_of, is_csrf_of
-from headway.store import lanes, reading
+from headway.model.access import Role, Visitor, check_form, csrf_of, form_token
+from headway.store import lanes
 
 UI = "/ui"
 SAID = "headway_said"
 CSRF = "csrf"
 SCRIPT, LEADS = "x-headway-script", "X-Headway-To"
 LIVE = "x-headway-live"
-HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self';"
-        " frame-ancestors 'none'"
-    ),
-    "Vary": "Cookie",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What became of the last action: shown once, on the next page. `undo` is an address and the fields to send."""
-
-    text: str
-    kind: str = "done"
-    undo: tuple[str, Mapping[str, str]] | None = None
+HEADERS = {"Content-Security-Policy": POLICY, "Vary": "Cookie"}
 
 
 class Form:
@@ -77,7 +62,7 @@ class Page(Visit):
     def __init__(self, request: Request, service: Service, declared: Declared) -> None:
         super().__init__(request, service, declared)
         self.form = Form(())
-        self.asked = Form(parse_qsl(request.url.query, keep_blank_values=True))
+        self.asked = Form(parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True))
         self.now = service.database.clock.now()
 
     # --- where ---
@@ -104,13 +89,38 @@ class Page(Visit):
 
     # --- who ---
 
+    def cookie(self, name: str) -> str | None:
+        """One that servers on other ports of this host have too."""
+        return self.request.cookies.get(cookie_name(name, self.request.scope)) or None
+
     @cached_property
     def session(self) -> str:
         """What the CSRF token is made of: the session, or a random text for those who come openly."""
-        return self.request.cookies.get(SESSION_COOKIE) or f"open_{secrets.token_urlsafe(24)}"
+        return self.cookie(SESSION_COOKIE) or f"open_{secrets.token_urlsafe(24)}"
+
+    @property
+    def tenant(self) -> str:
+        """For whom this visitor acts; nobody, on a page for everybody."""
+        visitor: Visitor | None = self.visitor
+        return "" if visitor is None else visitor.tenant
+
+    @property
+    def acts_for(self) -> str | None:
+        """The tenant, where somebody of the system acts for another one than usual, or has named one."""
+        visitor: Visitor | None = self.visitor
+        if visitor is None or not visitor.system:
+            return None
+        named = names_tenant(self.request.scope) or visitor.tenant != self.service.system.tenant
+        return visitor.tenant if named else None
 
     @property
     def csrf(self) -> str:
+        """For forms. What they do is meant for the tenant that the page was about."""
+        return form_token(self.session, self.tenant)
+
+    @property
+    def api_csrf(self) -> str:
+        """For `X-CSRF-Token`, when a script of the page uses the API."""
         return csrf_of(self.session)
 
     def may(self, role: str = "operator") -> bool:
@@ -126,10 +136,9 @@ class Page(Visit):
         return visitor.role.may(gate.role) and (visitor.system or not gate.system)
 
     def check_csrf(self) -> None:
-        given = self.form.get(CSRF) or self.request.headers.get("x-csrf-token", "")
-        if SESSION_COOKIE not in self.request.cookies or not is_csrf_of(given, self.session):
-            text = "this form is too old, or from elsewhere: nothing was done; please send it again"
-            raise errors.Refused(text, code="bad_csrf")
+        """Logging out and choosing a tenant are about no tenant's things."""
+        tenant = None if self.declared.role is None else self.tenant
+        check_form(self.form.get(CSRF), self.cookie(SESSION_COOKIE), tenant)
 
     # --- how it is shown ---
 
@@ -144,22 +153,29 @@ class Page(Visit):
 
     @cached_property
     def said(self) -> Said | None:
-        if self.live:
-            return None
-        try:
-            found = json.loads(unquote(self.request.cookies[SAID]))
-            undo = found.get("undo")
-            return Said(str(found["text"]), str(found["kind"]), (str(undo[0]), dict(undo[1])) if undo else None)
-        except (KeyError, ValueError, TypeError, AttributeError):
-            return None  # none, or not one of ours
+        packed = None if self.live else self.cookie(SAID)
+        return None if packed is None else unpack(packed, self.session)
 
     def render(self, template: str, *, status: int = 200, **facts: Any) -> Response:
         response = HTMLResponse(frame.render(template, page=self, **facts), status, HEADERS)
-        if SESSION_COOKIE not in self.request.cookies:
-            self.set_cookie(response, SESSION_COOKIE, self.session)
-        if SAID in self.request.cookies and not self.live:
-            response.delete_cookie(SAID, path=self.root or "/")
+        if self.cookie(SESSION_COOKIE) is None:
+            self.set_own_cookie(response, SESSION_COOKIE, self.session)
+        if self.cookie(SAID) is not None and not self.live:
+            self.drop_cookie(response, SAID)
         return response
+
+    def problem(self, status: int, code: str, text: str, *, known: bool = False) -> Response:
+        """`known`: there is such a page. What is said of a server in need is said without its database."""
+        if status >= 500:
+            self.strip = NOTHING_KNOWN
+        return self.render("problem.html", status=status, known=known, code=code, text=text)
+
+    def set_own_cookie(self, response: Response, name: str, value: str, *, seconds: int | None = None) -> None:
+        """One that servers on other ports of this host must not see as theirs."""
+        self.set_cookie(response, cookie_name(name, self.request.scope), value, seconds=seconds)
+
+    def drop_cookie(self, response: Response, name: str) -> None:
+        response.delete_cookie(cookie_name(name, self.request.scope), path=self.root or "/")
 
     def set_cookie(self, response: Response, name: str, value: str, *, seconds: int | None = None) -> None:
         response.set_cookie(
@@ -176,13 +192,12 @@ class Page(Visit):
         self, text: str, *, to: str | None = None, undo: tuple[str, Mapping[str, object]] | None = None
     ) -> Response:
         """Back to the page that the form was on, or to another; there it says what was done."""
-        return self.back(_said(text, "done", undo), to)
+        return self.back(Said(text, undo=undo), to)
 
-    def back(self, said: Mapping[str, object], to: str | None = None) -> Response:
+    def back(self, said: Said, to: str | None = None) -> Response:
         wanted = to or self.form.get("back")
         response = self._lead(wanted if self.is_inside(wanted) else self.address("/"))
-        text = quote(json.dumps(said, ensure_ascii=True), safe="")
-        self.set_cookie(response, SAID, text, seconds=60)
+        self.set_own_cookie(response, SAID, pack(said, self.session), seconds=60)
         return response
 
     def _lead(self, to: str) -> Response:
@@ -195,7 +210,10 @@ class Page(Visit):
 
     def is_inside(self, wanted: str) -> bool:
         """A page of ours: a form may come with an address of somebody else's."""
-        return wanted.startswith(f"{self.root}{UI}/") and "\\" not in wanted and all(ord(one) > 31 for one in wanted)
+        if not wanted.startswith(f"{self.root}{UI}/") or "\\" in wanted or any(ord(one) <= 31 for one in wanted):
+            return False
+        path = wanted.partition("?")[0].partition("#")[0]
+        return not {".", ".."} & set(unquote(path).split("/"))  # browsers follow %2e%2e too
 
     # --- what every page shows ---
 
@@ -204,15 +222,10 @@ class Page(Visit):
         """How things stand, for the head of each page."""
         with self.look() as tx:
             pause, everybody = lanes.pauses(tx, self.tenant_id)
-            counts = reading.counts(tx, self.tenant_id, since=self.now)
-        return {"pause": everybody or pause, "everybody": everybody is not None, "counts": counts}
+        return {"pause": everybody or pause, "everybody": everybody is not None}
 
 
-def _said(text: str, kind: str, undo: tuple[str, Mapping[str, object]] | None = None) -> dict[str, object]:
-    # A cookie holds four kilobytes.
-    return {"text": text[:800], "kind": kind, "undo": undo}
-
-
+NOTHING_KNOWN = {"pause": None, "everybody": False}
 Endpoint = Callable[..., Response]
 Declare = Callable[[Endpoint], Endpoint]
 
@@ -292,6 +305,5 @@ def _to_login(page: Page) -> Response:
 def _refused(page: Page, error: errors.HeadwayError) -> Response:
     """Said on the page the form was on; a page that cannot be shown says why."""
     if page.declared.method == "POST" and page.form.get("back"):
-        return page.back(_said(str(error), "refused"))
-    status = status_of(error)
-    return page.render("problem.html", status=status, error=error, code=error.code, text=str(error))
+        return page.back(Said(str(error), error.code))
+    return page.problem(status_of(error), error.code, str(error), known=True)

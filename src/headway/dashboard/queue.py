@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from starlette.responses import Response
 
 from headway.api.problems import status_of
-from headway.clock import micros
+from headway.api.queue import pause_end
 from headway.dashboard.pages import Form, Page, Pages
+from headway.dashboard.said import Said
 from headway.dashboard.times import written
 from headway.engine import bulk
+from headway.engine.client import KNOWN_FOR
 from headway.engine.limits import lives
-from headway.errors import BadInput, HeadwayError, Refused
+from headway.errors import HeadwayError
 from headway.model import many, words
+from headway.model.access import check_everybody
+from headway.model.schedule import Schedule
 from headway.model.states import State
-from headway.model.values import check_name, seconds
+from headway.model.values import check_name, whole
 from headway.model.waiting import sentence
-from headway.store import lanes, reading
+from headway.store import lanes, reading, schedules, targets, tenants
 from headway.store.db import Tx
 from headway.store.pages import Filters, count_jobs
-from headway.store.reading import Counts, JobView, Waiting
+from headway.store.reading import JobView, Waiting
 
 pages = Pages("queue")
 SIZE = 50
 IN_LINE = frozenset({State.WAITING, State.SCHEDULED, State.QUEUED})
 UNFINISHED = IN_LINE | {State.RUNNING, State.PAUSED, State.ERROR}
 FIELDS = ("q", "task", "target", "group", "schedule")
-_LARGEST = (1 << 63) - 1
+# So many jobs are acted on by one request, each in a transaction of its own; so many names are there to choose from.
+SLICE, CHOICE = 500, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +80,7 @@ def read(form: Form) -> Asked:
 
 def _number(fields: Mapping[str, str], name: str) -> int | None:
     text = fields[name]
-    if not text:
-        return None
-    if not (text.isascii() and text.isdigit() and 0 < int(text[:20]) <= _LARGEST):
-        raise BadInput(f"{name} must be the number of one, not {text[:40]!r}", field=name)
-    return int(text)
+    return whole(text, field=name, least=1) if text else None
 
 
 # --- looking ------------------------------------------------------------------------------------------------------
@@ -102,7 +103,7 @@ def show(page: Page) -> Response:
         with page.look() as tx:
             found = _found(tx, page, asked)
             pauses = lanes.pauses(tx, page.tenant_id)
-            tenants = len(tx.run("tenants"))
+            shared, choice = tenants.several(tx), _choice(tx, page)
     except HeadwayError as error:
         return _mistaken(page, error)
     chosen = {state: found.counts.get(state, 0) for state in asked.statuses}
@@ -116,7 +117,8 @@ def show(page: Page) -> Response:
         offers=many.offers(chosen) if found.complete else [],
         matching=sum(chosen.values()),
         pauses=pauses,
-        shared=tenants > 1,
+        shared=shared,
+        choice=choice,
         sentence=sentence,
         note=_note,
         problem=None,
@@ -134,10 +136,29 @@ def _mistaken(page: Page, error: HeadwayError) -> Response:
         "matching": 0,
         "pauses": (None, None),
         "shared": False,
+        "choice": Choice(),
     }
     empty = {"asked": Asked(fields, Filters()), "found": Found([], None, {}, False)}
     status = status_of(error)
     return page.render("queue.html", status=status, **empty, **facts, sentence=sentence, note=_note, problem=error)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the fields of the filter may be filled in with; the first so many of each."""
+
+    tasks: Sequence[str] = ()
+    targets: Sequence[str] = ()
+    schedules: Sequence[Schedule] = ()
+
+
+def _choice(tx: Tx, page: Page) -> Choice:
+    known = {one.name for one in reading.seen_tasks(tx, within=KNOWN_FOR)} | set(page.client.registry.specs)
+    return Choice(
+        sorted(known)[:CHOICE],
+        targets.known(tx, page.tenant_id, CHOICE),
+        schedules.page(tx, page.tenant_id, limit=CHOICE),
+    )
 
 
 def _found(tx: Tx, page: Page, asked: Asked) -> Found:
@@ -157,7 +178,7 @@ def _counts(tx: Tx, page: Page, asked: Asked) -> tuple[Mapping[State, int], bool
     ended = asked.statuses - UNFINISHED
     if asked.narrow or ended:
         return count_jobs(tx, page.tenant_id, replace(asked.filters, statuses=UNFINISHED | ended))
-    counts: Counts = page.strip["counts"]
+    counts = reading.counts(tx, page.tenant_id, since=page.now)
     return {State[name]: count for name, count in counts.by_status.items()}, not counts.at_least
 
 
@@ -172,20 +193,27 @@ def _note(view: JobView) -> str:
 
 @pages.post("/queue/act")
 def act(page: Page) -> Response:
-    """On everything that fits, if it is as much as was said."""
-    expected = _number({"expected": page.form.get("expected")}, "expected")
-    action, filters = page.form.get("action"), read(page.form).everything
-    done = bulk.act(page.client, filters, action, expected=expected or 0)
+    """On everything that fits, if it is as much as was said: on the first of it, and on the rest when asked again."""
+    action, asked, before = page.form.get("action"), read(page.form), page.form.given("before")
+    done = bulk.act(
+        page.client,
+        asked.everything,
+        action,
+        expected=whole(page.form.get("expected"), field="expected"),
+        most=SLICE,
+        before=None if before is None else whole(before, field="before"),
+    )
     refused = [(job_id, str(error)) for job_id, error in done.refused]
-    return page.done(many.told(action, len(done.changed), refused))
+    text = many.told(action, len(done.changed), refused, done.left)
+    if not done.left:
+        return page.done(text)
+    rest = {"action": action, "expected": done.left, "before": done.last, "status": page.form.get("status")}
+    return page.back(Said(text, "more", ("/queue/act", {**rest, **asked.fields})))
 
 
 @pages.post("/queue/pause")
 def pause(page: Page) -> Response:
-    everybody, duration = _everybody(page), page.form.given("for")
-    until = None if duration is None else page.now + micros(seconds(duration, field="for"))
-    if until is not None and until <= page.now:
-        raise BadInput("for must be more than 0: write it like 10m or 2h", field="for")
+    everybody, until = _everybody(page), pause_end(page.now, page.form.given("for"))
     page.client.pause_queue(note=page.form.given("note"), until=until, everybody=everybody)
     what = "Every queue is paused" if everybody else "The queue is paused"
     ends = "" if until is None else f" until {written(until, page.taste.zone)}"
@@ -203,12 +231,12 @@ def resume(page: Page) -> Response:
 
 def _everybody(page: Page) -> bool:
     wished = bool(page.form.get("everybody"))
-    if wished and not page.visitor.system:
-        raise Refused("only tokens of the system may pause or resume every queue", code="not_allowed")
+    check_everybody(page.visitor, wished)
     return wished
 
 
 @pages.post("/reservations/{reservation_id:int}/release")
 def release(page: Page, reservation_id: int) -> Response:
-    page.client.release_reservation(reservation_id)
-    return page.done(f"Reservation {reservation_id} was given back.")
+    """Takes back what a program outside holds."""
+    given = page.client.release_reservation(reservation_id)
+    return page.done(f"Reservation {given.id} of {given.holder} was given back.")

@@ -9,14 +9,14 @@ from starlette.responses import Response
 from headway.dashboard.pages import Page, Pages
 from headway.engine import limits
 from headway.errors import BadInput
-from headway.model.access import Role
+from headway.model.access import Role, may_set_limit
 from headway.model.policies import BUILT_IN
-from headway.model.values import duration_text, seconds
+from headway.model.values import duration_text, seconds, whole
 from headway.store import lanes, occupancy
 
 pages = Pages("resources")
 # So many lanes of a kind are shown, and so many takers of each: a search finds the others.
-MOST, NAMED = 100, 10
+MOST, NAMED, LONGEST = 100, 10, 200
 _WORDS = {
     "global": "One lane for all work that is on no target.",
     "per_task": "One lane for each task.",
@@ -26,19 +26,18 @@ _WORDS = {
 
 @pages.get("/resources")
 def show(page: Page) -> Response:
-    wanted = page.asked.get("q").lower()
+    wanted = page.asked.get("q")[:LONGEST]
     with page.look() as tx:
         concurrency, _ = lanes.read_concurrency(tx)
         version = lanes.limits_version(tx, page.tenant_id)
-        found = [lane for lane in lanes.listed(tx, page.tenant_id) if wanted in lane.name.lower()]
+        kinds = {kind: lanes.listed_some(tx, page.tenant_id, kind, wanted, MOST) for kind in ("resource", "policy")}
         takers = occupancy.takers(tx, page.tenant_id)
-    kinds = {kind: [lane for lane in found if lane.kind == kind] for kind in ("resource", "policy")}
     return page.render(
         "resources.html",
         concurrency=concurrency,
         seen_version=version,
         kinds=kinds,
-        most=MOST,
+        may_set=lambda lane: may_set_limit(system=page.visitor.system, shared=lane.shared),
         named=NAMED,
         takers=takers,
         wanted=wanted,
@@ -51,6 +50,9 @@ def show(page: Page) -> Response:
 @pages.post("/resources/set", Role.ADMIN)
 def set_limit(page: Page) -> Response:
     name, limit = dict(page.form.fields).get("name", ""), _limit(page.form.get("limit"))
+    if limit is None and not page.form.get("sure"):
+        text = f"limit: without one any number of jobs run on {name!r} at once"
+        raise BadInput(f"{text}; press “No limit…” beside it if that is what you want", field="limit")
     _adjust(page, {name: limit}, {})
     text = f"The limit of {name} is {limits.shown(limit)} now. What runs goes on."
     return page.done(f"{text} Change the settings too: a worker that starts alone writes them over this.")
@@ -64,19 +66,8 @@ def set_rules(page: Page) -> Response:
         "targets": page.form.get("targets"),
         "aging": None if aging is None else seconds(aging, field="aging"),
     }
-    if rules["aging"] == 0:
-        raise BadInput("aging must be more than 0: leave it empty to turn it off", field="aging")
-    if rules["targets"] not in ("own", "global"):
-        raise BadInput("targets must be own or global", field="targets")
     _adjust(page, {}, rules)
     return page.done("The rules hold from now on, for all processes.")
-
-
-@pages.post("/resources/release")
-def release(page: Page) -> Response:
-    """Takes back what a program outside holds."""
-    given = page.client.release_reservation(_number(page.form.get("reservation"), "reservation"))
-    return page.done(f"Reservation {given.id} of {given.holder} is over.")
 
 
 def _adjust(page: Page, wished: dict[str, int | None], rules: dict[str, Any]) -> None:
@@ -88,15 +79,12 @@ def _adjust(page: Page, wished: dict[str, int | None], rules: dict[str, Any]) ->
         tenant_id=page.tenant_id,
         actor=page.visitor.actor,
         installation=page.visitor.system,
-        if_version=None if version is None else _number(version, "version"),
+        if_version=None if version is None else whole(version, field="version"),
     )
 
 
 def _limit(text: str) -> int | None:
-    return None if text.lower() in ("", "none") else _number(text, "limit")
-
-
-def _number(text: str, field: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise BadInput(f"{field} must be a whole number, not {text[:40]!r}", field=field)
-    return int(text)
+    """No limit is said by its word: a field that somebody emptied says nothing."""
+    if not text:
+        raise BadInput("limit: say how many, as a whole number from 1", field="limit")
+    return None if text.lower() == "none" else whole(text, field="limit")

@@ -20,6 +20,7 @@ from headway.errors import BadInput, HeadwayError, NotFound, Refused, WrongState
 from headway.model import schedule_words
 from headway.model.access import Role
 from headway.model.schedule import CATCH_UPS, FIELDS, OVERLAPS, Definition, Schedule, anchor_of
+from headway.model.values import whole
 from headway.model.zones import zone_names
 from headway.store import reading
 
@@ -43,10 +44,10 @@ class Ahead:
 @pages.get("/schedules/new", Role.OPERATOR)
 def new(page: Page) -> Response:
     """Empty, or with what another one says."""
-    copied = page.asked.get("copy")
-    if not copied.isdigit():
+    copied = page.asked.given("copy")
+    if copied is None:
         return _editor(page, Draft.new(page.taste.zone))
-    draft = Draft.showing(page.client.schedules.get(min(int(copied), (1 << 63) - 1)))
+    draft = Draft.showing(page.client.schedules.get(whole(copied, field="copy", least=1)))
     return _editor(page, Draft({**draft.fields, "name": f"copy of {draft.name}"[:200]}, draft.steps))
 
 
@@ -107,8 +108,8 @@ def _change(page: Page, draft: Draft, one: Schedule) -> Schedule:
 @pages.get("/schedules/preview")
 def preview(page: Page) -> Response:
     """The part of the editor alone, for what is filled in so far; `of` is the schedule that it is about."""
-    of = page.asked.get("of")
-    one = _known(page, int(of)) if of.isdigit() and len(of) < 19 else None
+    of = page.asked.given("of")
+    one = None if of is None else _known(page, whole(of, field="of", least=1))
     return page.render("schedule_preview.html", ahead=_ahead(page, Draft.of(page.asked), one), clock=clock, brief=brief)
 
 

@@ -55,8 +55,8 @@ class Draft:
 
     def arranged(self, form: Form) -> Draft | None:
         """With a step more or less, or as it is to be looked ahead; None if it is to be saved."""
-        if (gone := form.get("remove")) and _NUMBER.fullmatch(gone):
-            return replace(self, steps=[step for n, step in enumerate(self.steps) if n != int(gone)])
+        if _NUMBER.fullmatch(form.get("remove")):
+            return self  # `of` left the step out
         if form.get("do") == "add":
             return replace(self, empty=2)
         return self if form.get("do") == "preview" else None
@@ -99,10 +99,11 @@ class Draft:
 
     @staticmethod
     def of(form: Form) -> Draft:
-        """As it was filled in."""
+        """As it was filled in, without the step that is to go: its number is that of its row, empty ones counted."""
         fields = {name: _text(form.get(name)) for name in FIELDS}
         numbers = sorted({int(found[1]) for key, _ in form.fields if (found := _STEP.fullmatch(key))})
-        steps = [{name: _text(form.get(f"step-{n}-{name}")) for name in STEP_FIELDS} for n in numbers]
+        kept = [n for n in numbers if str(n) != form.get("remove")]
+        steps = [{name: _text(form.get(f"step-{n}-{name}")) for name in STEP_FIELDS} for n in kept]
         return Draft(fields, [step for step in steps if any(step[name] for name in STEP_FIELDS if name != "stage")])
 
     @staticmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo
@@ -13,7 +14,7 @@ from headway.errors import BadInput
 from headway.model import words
 from headway.model.outcome import FailureKind
 from headway.model.states import State
-from headway.model.values import check_name, instant
+from headway.model.values import check_name, instant, whole
 from headway.store.pages import Filters
 
 # Quick choices of time: the word in the address, the word for people, seconds.
@@ -26,7 +27,6 @@ PERIODS = (
 STATUSES = [State[name].name for name in ("COMPLETED", "FAILED", "SKIPPED", "CANCELLED", "RUNNING", "PAUSED", "ERROR")]
 KINDS = [kind.value for kind in FailureKind]
 FIELDS = ("q", "task", "status", "failure_kind", "target", "schedule", "within", "since", "until")
-_LARGEST = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,8 @@ class Search:
     fields: dict[str, str]
     zone: str
 
-    def filters(self, now: int) -> Filters:
+    def filters(self, now: int, schedule_named: Callable[[str], int]) -> Filters:
+        """`schedule_named` finds the number of a schedule by its name."""
         get = self.fields.get
         since, until = self._instant("since"), self._instant("until")
         if since is None and until is None:
@@ -49,7 +50,7 @@ class Search:
             until=until,
             q=get("q") or None,
             target=check_name(self.fields["target"], field="target") if get("target") else None,
-            schedule_id=self._number("schedule"),
+            schedule_id=self._schedule(schedule_named),
         )
 
     @property
@@ -75,13 +76,14 @@ class Search:
             return instant(text, field=name)
         return instant(moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(self.zone)), field=name)
 
-    def _number(self, name: str) -> int | None:
-        text = self.fields.get(name, "")
+    def _schedule(self, named: Callable[[str], int]) -> int | None:
+        """Digits are a number: also of one that was deleted."""
+        text = self.fields["schedule"]
         if not text:
             return None
-        if not (text.isascii() and text.isdigit() and 1 <= int(text[:20]) <= _LARGEST):
-            raise BadInput(f"{name} must be the number of one, not {text[:40]!r}", field=name)
-        return int(text)
+        if text.isascii() and text.isdigit():
+            return whole(text, field="schedule", least=1)
+        return named(check_name(text, field="schedule"))
 
 
 def search(asked: Form, taste: Taste) -> Search:

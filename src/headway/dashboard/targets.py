@@ -1,15 +1,15 @@
-"""Targets: which are held and by whom, the queue behind each, and letting them go."""
+"""Targets: which are held and by whom, the queue behind each, and pausing them."""
 
 from __future__ import annotations
 
 from starlette.responses import Response
 
 from headway.dashboard.pages import Form, Page, Pages
-from headway.dashboard.told import told
+from headway.dashboard.told import told, used_up
 from headway.errors import NotFound
 from headway.model import words
 from headway.model.job import Actor
-from headway.model.targets import TargetState, check_paused, remedy
+from headway.model.targets import TargetState, TargetView, check_paused, remedy, resumed
 from headway.model.values import check_name
 from headway.store import occupancy, reading, targets
 from headway.store.db import Tx
@@ -27,12 +27,21 @@ def ls(page: Page) -> Response:
     state, cursor = page.asked.given("state"), page.asked.given("cursor")
     wanted = words.target_states([state] if state else ())
     with page.look() as tx:
-        blocked = targets.blocked(tx, page.tenant_id) if not wanted and cursor is None else []
+        first = not wanted and cursor is None
+        held = targets.with_waiting(tx, targets.blocked(tx, page.tenant_id, FIRST)) if first else []
+        more = targets.count_blocked(tx, page.tenant_id) - len(held) if first else 0
         found = targets.listed(tx, page.tenant_id, states=wanted, limit=LISTED, cursor=cursor)
-        held = targets.with_waiting(tx, [one for one in blocked if remedy(one) is not None][:FIRST])
-    more = sum(remedy(one) is not None for one in blocked) - len(held)
-    states = [one.value for one in TargetState]
-    return page.render("targets.html", found=found, held=held, more=more, states=states, chosen=state, remedy=remedy)
+        holders = reading.views_of(tx, page.tenant_id, [one.held_by for one in held if one.held_by is not None])
+    return page.render(
+        "targets.html",
+        found=found,
+        held=held,
+        over=used_up(holders, page.now),
+        more=more,
+        states=[one.value for one in TargetState],
+        chosen=state,
+        remedy=remedy,
+    )
 
 
 @pages.get("/targets/show")
@@ -51,6 +60,7 @@ def show(page: Page) -> Response:
         seen=seen,
         todo=remedy(seen),
         holder=holder,
+        over=used_up([holder] if holder is not None else [], page.now),
         queue=[one for one in queue if holder is None or one.job.id != holder.job.id],
         reserved=reserved,
         recent=recent.items,
@@ -80,17 +90,16 @@ def pause(page: Page) -> Response:
 @pages.post("/targets/resume")
 def resume(page: Page) -> Response:
     name = _name(page.form)
-    with page.look() as tx:
-        check_paused(targets.shown(tx, page.tenant_id, name))
+    # Whoever resumes it between this look and the next line has done the same: nothing is resumed twice. What is told
+    # is how it stands afterwards.
+    check_paused(_shown(page, name))
     page.client.resume_target(name)
-    return page.done(f"Jobs start on the target {name} again.")
+    return page.done(resumed(_shown(page, name)))
 
 
-@pages.post("/targets/release")
-def release(page: Page) -> Response:
-    name = _name(page.form)
-    job = page.client.release_target(name)
-    return page.done(f"Job {job.id} was released: it is FAILED, and the target {name} is open.")
+def _shown(page: Page, name: str) -> TargetView:
+    with page.look() as tx:
+        return targets.shown(tx, page.tenant_id, name)
 
 
 def _name(form: Form) -> str:

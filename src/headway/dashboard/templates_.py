@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+import inspect
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from starlette.responses import Response
 
-from headway.api.jobs import new_job
 from headway.api.problems import status_of
+from headway.dashboard import once
+from headway.dashboard.jobs import make_once, plain_type
 from headway.dashboard.pages import Page, Pages
 from headway.dashboard.schedule_form import moment
 from headway.errors import BadInput, HeadwayError, Refused, WrongState
 from headway.model.access import ADMIN_TASKS, Role, check_task
 from headway.model.job import Actor
 from headway.model.template import WISHES, Template
-from headway.model.values import check_priority, from_json, refuse
+from headway.model.values import from_json, refuse, step, whole
 from headway.store import reading, templates
 from headway.store.pages import make_cursor, read_cursor
 
@@ -38,32 +39,46 @@ class Wish:
     opened: Mapping[str, str] | None = None
 
     def given(self, page: Page, template: Template) -> dict[str, Any]:
-        found: dict[str, Any] = {"template_id": template.id, "params": self._params()}
+        texts = _texts(page, template)
+        found: dict[str, Any] = {"template_id": template.id, "params": self._params(texts)}
         if self.priority:
-            whole = self.priority.isascii() and self.priority.isdigit()
-            found["priority"] = check_priority(int(self.priority[:9]) if whole else self.priority)
+            found["priority"] = whole(self.priority, field="priority", most=100)
         if self.not_before:
             found["not_before"] = moment(self.not_before, page.taste.zone, field="not_before")
         if self.key:
             found["key"] = self.key
         return {**found, "hold": True} if self.hold else found
 
-    def _params(self) -> dict[str, object]:
+    def _params(self, texts: Collection[str]) -> dict[str, object]:
         if self.opened is not None:
-            return {name: _value(text) for name, text in self.opened.items() if text}
+            return {name: text if name in texts else _value(name, text) for name, text in self.opened.items() if text}
         given = from_json(self.params or "{}", field="params")
         if not isinstance(given, dict):
             refuse("params", 'must be an object of names and values, like {"topic": "fog"}')
         return given
 
 
-def _value(text: str) -> object:
+def _value(name: str, text: str) -> object:
     """A number, true, a list … as JSON; anything else is text."""
     try:
-        json.loads(text)
-    except ValueError:
+        return from_json(text, field=f"params{step(name)}")
+    except BadInput as error:
+        if not str(error.facts["problem"]).startswith("is not JSON"):
+            raise  # JSON that cannot be kept: to take it as text would be a guess
         return text
-    return from_json(text, field="params")
+
+
+def _texts(page: Page, one: Template) -> set[str]:
+    """The params that are text whatever they look like: a version 1.10 is not a number."""
+    spec = page.client.registry.specs.get(one.task)
+    told = [] if spec is None else [each.name for each in spec.signature.parameters if _is_text(each.annotation)]
+    return {*told, *(name for name, value in one.params.items() if isinstance(value, str))}
+
+
+def _is_text(annotation: object) -> bool:
+    """By how it is written: in most modules annotations are text, and may name what is not there at run time."""
+    written = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return {part.strip() for part in plain_type(written).split("|")} - {"None"} == {"str"}
 
 
 # --- looking ------------------------------------------------------------------------------------------------------
@@ -79,7 +94,9 @@ def ls(page: Page) -> Response:
     return page.render("templates.html", found=found[:LISTED], next=more, archived=archived)
 
 
+# A form that came back stands at the address that it was sent to: there, too, the page can be asked for again.
 @pages.get("/templates/{template_id:int}")
+@pages.get("/templates/{template_id:int}/job")
 def show(page: Page, template_id: int) -> Response:
     return _shown(page, page.client.templates.get(template_id), Wish())
 
@@ -94,6 +111,7 @@ def _shown(page: Page, one: Template, wish: Wish, error: HeadwayError | None = N
         wishes={name: one.fields[name] for name in WISHES if name in one.fields},
         opened=_opened(page, one),
         wish=wish,
+        once=once.fresh(),
         error=error,
         wrong=(error.field or "").split(".")[0].split("[")[0] if error else "",
         told=[(event, Actor.parse(event.actor).shown) for event in reversed(events)],
@@ -126,11 +144,13 @@ def make(page: Page, template_id: int) -> Response:
     names = ("params", "priority", "not_before", "key", "hold")
     wish = Wish(**{name: form.get(name) for name in names}, opened=filled)
     try:
-        job_id, created = page.client.enqueue(new_job(page, page.client, wish.given(page, one)))
+        made = make_once(page, lambda: wish.given(page, one))
     except (BadInput, WrongState, Refused) as error:
         return _shown(page, one, wish, error)
-    text = f"Job {job_id} was made of template {one.name}." if created else f"Job {job_id} has that key already."
-    return page.done(text, to=page.address(f"/jobs/{job_id}"))
+    text = f"Job {made.id} was made of template {one.name}{made.already}."
+    if not made.created:
+        text = f"Job {made.id} has that key already."
+    return page.done(text, to=page.address(f"/jobs/{made.id}"))
 
 
 @pages.post("/templates/{template_id:int}/archive", Role.OPERATOR)

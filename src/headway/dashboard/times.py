@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from urllib.parse import unquote
 from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
@@ -30,18 +31,16 @@ class Taste:
 def taste_of(cookies: Mapping[str, str]) -> Taste:
     """What is not one of ours counts as nothing."""
     mode, theme = cookies.get(TIME, ""), cookies.get(THEME, "")
-    zone = cookies.get(ZONE, "UTC").replace("%2F", "/")
-    return Taste(
-        mode if mode in MODES else "relative", zone if _known(zone) else "UTC", theme if theme in THEMES else "auto"
-    )
+    zone = _known(unquote(cookies.get(ZONE, "UTC")))
+    return Taste(mode if mode in MODES else "relative", zone, theme if theme in THEMES else "auto")
 
 
-def _known(zone: str) -> bool:
+def _known(zone: str) -> str:
+    """As it is spelled: zones are files."""
     try:
-        check_zone(zone)
+        return check_zone(zone)
     except BadInput:
-        return False
-    return True
+        return "UTC"
 
 
 def moment(at: int | None, now: int, taste: Taste, zone: str | None = None) -> Markup:

@@ -1,12 +1,14 @@
-"""Events in words, for the pages that show a history."""
+"""What several pages tell in words: events of a history, and what a held job needs before it goes on."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headway.model.job import Actor
-from headway.store.reading import Event
+from headway.model.prospects import Case, needs_budget
+from headway.store.reading import Event, JobView
 
 MOST = 300
 
@@ -38,3 +40,13 @@ def _details(event: Event) -> str:
 
 def _value(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def used_up(held: Iterable[JobView], now: int) -> dict[int, str]:
+    """Those of these held jobs that a plain resume is refused, with the meter that is used up."""
+    found = {one.job.id: _over(one, now) for one in held}
+    return {job_id: over for job_id, over in found.items() if over is not None}
+
+
+def _over(one: JobView, now: int) -> str | None:
+    return needs_budget(Case(one.job, now, spent=one.report.spent if one.report is not None else {}))

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from starlette.responses import Response
 
 from headway import errors
+from headway.dashboard import once
 from headway.dashboard.pages import Form, Page, Pages
 from headway.engine.webhooks import STATUSES
 from headway.model import webhooks as model
 from headway.model.access import Role
 from headway.model.hook_words import not_again, standing, what_next
 from headway.model.job import Actor
+from headway.model.values import whole
 from headway.model.webhooks import Delivery, Endpoint, Try
 from headway.store import deliveries, endpoints, reading
 from headway.store.pages import make_cursor, read_cursor
@@ -46,7 +46,7 @@ def show(page: Page, number: int) -> Response:
         told = reading.history(tx, "webhook", number, after=max(0, one.version - REMEMBERED))
     history = [(event, Actor.parse(event.actor).shown) for event in reversed(told)]
     facts = {"one": one, "how": standing(one, page.now), "events": json.loads(one.events), "history": history}
-    return page.render("webhook.html", log=log, **_log_facts(page), **facts)
+    return page.render("webhook.html", log=log, once=once.fresh(), **_log_facts(page), **facts)
 
 
 def _filters(page: Page) -> dict[str, Any]:
@@ -75,6 +75,9 @@ class Filled:
     secret: str = ""
     problem: str = ""
     field: str = ""
+    # The version it was filled in on; whether there is a newer one by now.
+    seen: str = ""
+    stale: bool = False
 
     def wishes(self) -> dict[str, Any]:
         """As the verbs take them."""
@@ -83,21 +86,24 @@ class Filled:
             "url": self.url,
             "events": [*self.events, *more],
             "description": self.description or None,
-            "max_tries": int(self.max_tries) if self.max_tries.isdecimal() else self.max_tries,
+            "max_tries": whole(self.max_tries, field="max_tries", least=1, most=model.MOST_TRIES),
         }
 
 
 def _of_form(form: Form, problem: errors.HeadwayError | None = None) -> Filled:
-    wrong = {} if problem is None else {"problem": str(problem), "field": (problem.field or "").split("[")[0]}
     texts = {name: form.get(name) for name in ("url", "others", "description", "max_tries", "secret")}
-    return Filled(events=tuple(form.all("events")), **texts, **wrong)
+    filled = Filled(events=tuple(form.all("events")), seen=form.get("version"), stale=False, **texts)
+    if problem is None:
+        return filled
+    field, stale = (problem.field or "").split("[")[0], problem.code == "version_mismatch"
+    return replace(filled, problem=str(problem), field=field, stale=stale)
 
 
 def _of_endpoint(one: Endpoint) -> Filled:
     names = json.loads(one.events)
     known = tuple(name for name in names if name in model.EVENTS)
     others = ", ".join(name for name in names if name not in model.EVENTS)
-    return Filled(one.url, known, others, one.description or "", str(one.max_tries))
+    return Filled(one.url, known, others, one.description or "", str(one.max_tries), seen=str(one.version))
 
 
 @pages.get("/webhooks/new", Role.ADMIN)
@@ -107,7 +113,7 @@ def new(page: Page) -> Response:
 
 def _editor(page: Page, filled: Filled, one: Endpoint | None = None) -> Response:
     status = 422 if filled.problem else 200
-    facts = {"known": model.EVENTS, "most": model.MOST_TRIES, "once": secrets.token_urlsafe(16)}
+    facts = {"known": model.EVENTS, "most": model.MOST_TRIES, "once": once.fresh()}
     return page.render("webhook_edit.html", status=status, filled=filled, one=one, **facts)
 
 
@@ -115,8 +121,7 @@ def _editor(page: Page, filled: Filled, one: Endpoint | None = None) -> Response
 def create(page: Page) -> Response:
     """The secret is in this answer alone. Sent once more, the form makes nothing and shows nothing."""
     filled = _of_form(page.form)
-    digest = hashlib.sha256(json.dumps(page.form.fields).encode()).hexdigest()
-    client = page.client.keyed("POST /ui/webhooks/new", digest, digest)
+    client = once.keyed(page)
     try:
         made = client.webhooks.create(**filled.wishes(), secret=filled.secret or None)
     except errors.BadInput as problem:
@@ -151,8 +156,8 @@ def edit(page: Page, number: int) -> Response:
 
 def _version(page: Page) -> int | None:
     """What the form was filled in on."""
-    text = page.form.get("version")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+    text = page.form.given("version")
+    return None if text is None else whole(text, field="version")
 
 
 @pages.post("/webhooks/{number:int}/enable", Role.ADMIN)
@@ -176,7 +181,7 @@ def delete(page: Page, number: int) -> Response:
 
 @pages.post("/webhooks/{number:int}/test", Role.ADMIN)
 def send_test(page: Page, number: int) -> Response:
-    made = page.client.webhooks.test(number)
+    made = once.keyed(page).webhooks.test(number)
     return page.done(f"Delivery {made.id} of {made.event} is on its way.")
 
 
@@ -185,7 +190,8 @@ def send_test(page: Page, number: int) -> Response:
 
 @pages.get("/webhooks/{number:int}/rotate", Role.ADMIN)
 def rotate_form(page: Page, number: int) -> Response:
-    return page.render("webhook_rotate.html", one=page.client.webhooks.get(number), problem=None, filled="")
+    one = page.client.webhooks.get(number)
+    return page.render("webhook_rotate.html", one=one, seen=one.version, problem=None, filled="")
 
 
 @pages.post("/webhooks/{number:int}/rotate", Role.ADMIN)
@@ -195,8 +201,8 @@ def rotate(page: Page, number: int) -> Response:
     try:
         one = page.client.webhooks.rotate(number, secret=given, if_version=_version(page))
     except (errors.BadInput, errors.WrongState) as problem:
-        facts = {"one": page.client.webhooks.get(number), "problem": problem, "filled": given or ""}
-        return page.render("webhook_rotate.html", status=422, **facts)
+        facts = {"one": page.client.webhooks.get(number), "seen": page.form.get("version"), "filled": given or ""}
+        return page.render("webhook_rotate.html", status=422, problem=problem, **facts)
     return _shown_once(page, one.secret, one=one, said=f"Webhook {number} has another secret")
 
 
@@ -225,9 +231,7 @@ def rotate_own_secret(page: Page) -> Response:
 def everything(page: Page) -> Response:
     """What was sent to anybody, or what was sent about one job."""
     text = page.asked.get("job").removeprefix("#")
-    if text and not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise errors.BadInput(f"job must be the number of one, not {text[:40]!r}", field="job")
-    job = int(text) if text else None
+    job = whole(text, field="job", least=1) if text else None
     verbs, wished = page.client.webhooks, {**_filters(page), "limit": LISTED}
     log = verbs.all_deliveries(**wished) if job is None else verbs.deliveries(job=job, **wished)
     return page.render("deliveries.html", job_id=job, log=log, **_log_facts(page))
@@ -245,6 +249,7 @@ def show_delivery(page: Page, number: int) -> Response:
         how=None if endpoint is None else standing(endpoint, page.now),
         tries=[_told(each) for each in reversed(tries)],
         refusal=not_again(one, endpoint),
+        once=once.fresh(),
         next=what_next(one, endpoint, page.now),
     )
 
@@ -256,7 +261,7 @@ def _told(one: Try) -> tuple[Try, Mapping[str, Any], Mapping[str, Any] | None]:
 
 @pages.post("/deliveries/{number:int}/replay")
 def replay(page: Page, number: int) -> Response:
-    again: Delivery = page.client.webhooks.replay(number)
+    again: Delivery = once.keyed(page).webhooks.replay(number)
     return page.done(
         f"Delivery {number} goes out again, as delivery {again.id}.", to=page.address(f"/deliveries/{again.id}")
     )

@@ -29,7 +29,7 @@ from headway.model.values import (
     to_json,
 )
 from headway.model.verbs import Change
-from headway.store import groups, jobs, places, targets
+from headway.store import groups, jobs, places, reading, targets
 from headway.store.answers import Keyed
 from headway.store.db import Database, Row, Tx
 from headway.store.lanes import Lanes, find_target
@@ -488,8 +488,10 @@ class Client:
         params: Mapping[str, object] | None = None,
         priority: int | None = None,
         budget: Mapping[str, float] | None = None,
+        again: bool = True,
     ) -> Job:
-        """A new job for a failed one. An automatic retry that waits is brought forward instead."""
+        """A new job for a failed one. An automatic retry that waits is brought forward instead. Without `again`, a job
+        that has been tried again already is refused."""
         text = None if params is None else to_json(dict(params), field="params")
         if priority is not None:
             check_priority(priority)
@@ -502,6 +504,8 @@ class Client:
             options = _with_budget(job, budget)
             given, unfilled = (None, None) if text is None else groups.fill_for(tx, job, text, at_once=True)
             waiting = self._waiting_retry(tx, job)
+            if not again and waiting is None and reading.retried(tx, [job.id]):
+                raise WrongState(f"job {job.id} was tried again already", code="retried", status=job.status.name)
             if group is not None and waiting is None:
                 job = jobs.lock(tx, groups.last_of_step(tx, job))  # the chain goes on from its last job
             tx.wake()

@@ -8,6 +8,7 @@ from typing import Any
 
 from headway.engine import processes
 from headway.errors import BadInput, NotFound, Refused, WrongState
+from headway.model.access import may_set_limit
 from headway.model.job import Actor
 from headway.model.policies import Concurrency, find
 from headway.model.values import closest, duration_text
@@ -134,8 +135,7 @@ def adjust(
             raise BadInput(f"a limit must be a whole number from 1, or none, not {capacity}", field="limit")
     if rules and not installation:
         raise _not_yours(", ".join(rules))
-    if "policy" in rules:
-        find(rules["policy"])
+    _check_rules(rules)
 
     def work(tx: Tx) -> None:
         tx.run("claim_lock")
@@ -150,6 +150,15 @@ def adjust(
             tx.wake()
 
     database.transact("limits", work)
+
+
+def _check_rules(rules: Mapping[str, Any]) -> None:
+    if "policy" in rules:
+        find(rules["policy"])
+    if rules.get("aging") == 0:
+        raise BadInput("aging must be more than 0; without a time there is none", field="aging")
+    if rules.get("targets", "own") not in ("own", "global"):
+        raise BadInput("targets must be own or global", field="targets")
 
 
 def _expect(tx: Tx, tenant_id: int, version: int | None) -> None:
@@ -167,7 +176,7 @@ def _set_limit(tx: Tx, name: str, capacity: int | None, tenant_id: int, actor: A
         hint = f"did you mean {near}?" if near else "see `headway limits ls`, or name it in the settings"
         raise NotFound(f"there is no lane {name!r}: {hint}", code="unknown_lane")
     lane_id, owner, kind = known[lane]
-    if owner == 0 and not installation:
+    if not may_set_limit(system=installation, shared=owner == 0):
         raise _not_yours(f"the limit of {name}")
     if kind == "resource" and capacity is None:
         raise BadInput(f"{name} is a resource: its capacity must be a number from 1", field="limit")

@@ -11,7 +11,7 @@ from headway.model.targets import TargetView
 from headway.model.waiting import Pause
 from headway.store import lanes, reading, targets
 from headway.store.db import Tx
-from headway.store.pages import Filters
+from headway.store.pages import BUDGET, Filters
 from headway.store.reading import Counts, JobView, Waiting, WorkerView
 
 DAY = 86_400.0
@@ -31,13 +31,15 @@ class Overview:
     waiting: list[Waiting]
 
 
-def overview(tx: Tx, tenant_id: int, now: int, *, listed: int = 10, foresee: bool = False) -> Overview:
-    """`foresee`: with when those that wait may start."""
+def overview(
+    tx: Tx, tenant_id: int, now: int, *, listed: int = 10, foresee: bool = False, most_blocked: int = BUDGET
+) -> Overview:
+    """`foresee`: with when those that wait may start. `most_blocked`: so many targets that wait for a person."""
     return Overview(
         now,
         reading.counts(tx, tenant_id, since=now - micros(DAY)),
         *lanes.pauses(tx, tenant_id),
-        targets.blocked(tx, tenant_id),
+        targets.blocked(tx, tenant_id, most_blocked),
         [(worker, lives(worker)) for worker in reading.workers(tx, within=0.0)],
         reading.list_jobs(tx, tenant_id, Filters(frozenset({State.RUNNING})), listed).items,
         reading.queue(tx, tenant_id, listed, lives=lives, foresee=foresee),

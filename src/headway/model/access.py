@@ -8,6 +8,7 @@ import hashlib
 import hmac
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from urllib.parse import quote, unquote
 
 from headway.errors import NotFound, Refused
 from headway.model.job import Actor
@@ -112,6 +113,28 @@ def is_csrf_of(given: str, cookie: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "replace"), csrf_of(cookie).encode())
 
 
+def form_token(cookie: str, tenant: str) -> str:
+    """What a form carries: that of its cookie, and for which tenant somebody acted who was shown it."""
+    return f"{csrf_of(cookie)}.{quote(tenant, safe='')}"
+
+
+def check_form(given: str, cookie: str | None, tenant: str | None) -> None:
+    """`tenant`: for which one this browser acts now, which may have been changed on another page; None where that is
+    of no matter."""
+    token, _, shown = given.partition(".")
+    if cookie is None or not is_csrf_of(token, cookie):
+        text = "this form is too old, or from elsewhere: nothing was done; please send it again"
+        raise Refused(text, code="bad_csrf")
+    if tenant is not None and unquote(shown) != tenant:
+        text = f"you act for {tenant} now: look at the page again; nothing was done"
+        raise Refused(text, code="other_tenant")
+
+
+def seal(cookie: str, text: str) -> str:
+    """Who knows the cookie wrote this text. No page has the seal of a text that is not its own."""
+    return hmac.new(f"headway seal {cookie}".encode(), text.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
+
 def hint_of(plain: str) -> str:
     """What tells one token from another in a list."""
     return f"{plain[: len(PREFIX) + 4]}…"
@@ -178,6 +201,16 @@ def check_grant(visitor: Visitor, tenant: str | None) -> None:
     if tenant is None:
         raise Refused("only a token of the system may make tokens of the system: name your tenant", code="not_allowed")
     raise NotFound(f"there is no tenant {tenant!r}")
+
+
+def check_everybody(visitor: Visitor, everybody: bool) -> None:
+    if everybody and not visitor.system:
+        raise Refused("only tokens of the system may pause or resume every queue", code="not_allowed")
+
+
+def may_set_limit(*, system: bool, shared: bool) -> bool:
+    """A tenant's lanes are its admin's, those of the installation are everybody's."""
+    return system or not shared
 
 
 def _admin_only(text: str, *, task: str, field: str | None = None) -> Refused:

@@ -29,3 +29,10 @@ class Usual:
 def usual(took: Sequence[int]) -> Usual | None:
     """None of work that never completed."""
     return Usual(quantile(took, 0.5), quantile(took, 0.9), len(took)) if took else None
+
+
+def by_progress(elapsed: int, done: float | None, total: float | None) -> str | None:
+    """What its own progress says about work that has gone on for so long: it knows better than past runs."""
+    if not done or not total or not 0 < done < total:
+        return None
+    return f"about {span(round(elapsed * (total - done) / done))} left by its progress"

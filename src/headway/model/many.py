@@ -45,9 +45,18 @@ class Offer:
 def offers(counts: Mapping[State, int]) -> list[Offer]:
     """What can be done to jobs of which so many are in each state."""
     fitting = (
-        {state: counts[state] for state in State if state in MOVES[verb] and counts.get(state)} for verb in _LABELS
+        {state: counts[state] for state in State if _fits(verb, state, counts) and counts.get(state)}
+        for verb in _LABELS
     )
     return [_offer(verb, those) for verb, those in zip(_LABELS, fitting, strict=True) if those]
+
+
+def _fits(verb: Verb, state: State, counts: Mapping[State, int]) -> bool:
+    """Of those that wait, only those on hold can be resumed, and they are not counted apart: it is offered to those who
+    ask for what is WAITING."""
+    if verb is Verb.RESUME and state is State.WAITING:
+        return not counts.get(State.QUEUED) and not counts.get(State.SCHEDULED)
+    return state in MOVES[verb]
 
 
 def _offer(verb: Verb, counts: Mapping[State, int]) -> Offer:
@@ -66,8 +75,14 @@ def _jobs(count: int) -> str:
     return "1 job" if count == 1 else f"{count:,} jobs"
 
 
-def told(action: str, changed: int, refused: Sequence[tuple[int, str]]) -> str:
-    """What became of it. The first refusals are quoted."""
+def told(action: str, changed: int, refused: Sequence[tuple[int, str]], left: int = 0) -> str:
+    """What became of it, and how many of those that fit are `left` to be asked. The first refusals are quoted."""
+    asked = changed + len(refused)
+    rest = f" {left:,} of {asked + left:,} are left: go on?" if left else ""
+    return f"{_told(action, changed, refused)}{rest}"
+
+
+def _told(action: str, changed: int, refused: Sequence[tuple[int, str]]) -> str:
     verb = "was" if changed == 1 else "were"
     text = f"{_jobs(changed)} {verb} {_DONE[action]}."
     if not refused:

@@ -107,6 +107,16 @@ def remedy(one: TargetView) -> str | None:
     return f"{text}; retry, release or cancel it to let the next one start."
 
 
+def resumed(one: TargetView) -> str:
+    """What a resume has led to, told by how the target stands since."""
+    todo = remedy(one)
+    if todo is None:
+        return f"Jobs start on the target {one.name} again."
+    if one.state is TargetState.PAUSED:
+        return f"The target {one.name} was resumed, and paused again since."
+    return f"The target {one.name} is no longer paused, but job {one.held_by} holds it. {todo}"
+
+
 def check_paused(one: TargetView) -> None:
     """Resuming a target is not resuming the job that holds it."""
     if one.state is TargetState.HELD:

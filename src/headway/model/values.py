@@ -21,8 +21,9 @@ JSON_LIMIT = 256 * 1024
 MAX_DEPTH = 32
 MAX_NAME = 200
 MAX_SECONDS = 36_525 * 86_400.0
+LARGEST = 2**63 - 1
 
-_INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
+_INT_MIN, _INT_MAX = -(2**63), LARGEST
 _ABSURD = 4  # how many times the limit a value may be before its size is no longer worth measuring
 _NESTED = f"is nested more than {MAX_DEPTH} levels deep: flatten it"
 _ELSEWHERE = "store the data elsewhere and pass a reference"
@@ -32,6 +33,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,60}")
 _TASK_NAME = re.compile(rf"[A-Za-z0-9._:-]{{1,{MAX_NAME}}}")
 
+_DIGITS = re.compile(r"[0-9]{1,20}")  # as many as 64 bits may take, and one more
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 _AMOUNT = r"(?:([0-9]+(?:\.[0-9]+)?)\s*{}\s*)?"
 _DURATION = re.compile("".join(_AMOUNT.format(unit) for unit in ("d", "h", "m", "s", "ms")))
@@ -282,6 +284,18 @@ def check_priority(value: object, *, field: str = "priority") -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 100:
         refuse(field, "must be a whole number from 0 to 100 (higher goes first)")
     return value
+
+
+def whole(text: str, *, field: str, least: int = 0, most: int = LARGEST) -> int:
+    """A whole number that somebody wrote in digits. `isdigit` would let `²` and `٣` pass, and `int` reads `1_000` and
+    gives up at 5,000 digits."""
+    digits = text.strip()
+    number = int(digits) if _DIGITS.fullmatch(digits) else -1
+    if number < 0 or not least <= number <= most:
+        within = f"from {least} to {most}" if most < LARGEST else f"of at least {least}" if least else ""
+        shown = digits if len(digits) <= 40 else digits[:40] + "…"
+        refuse(field, " ".join(filter(None, ("must be a whole number", within))) + f", not {shown!r}")
+    return number
 
 
 def check_budget(budget: Mapping[str, float], *, field: str = "budget") -> tuple[tuple[str, float], ...]:

@@ -52,8 +52,8 @@ class Chart:
 def chart(tx: Tx, tenant_id: int, view: GroupView, now: int, *, lives: Lives) -> Chart:
     group = view.group
     tx.run("pin_plans")
-    shown = [step for step in view.steps[:ROWS] if not step.linked]
-    found = _jobs(tx, group.id, shown)
+    first = first_row(view)
+    found = _jobs(tx, group.id, [step for step in view.steps[first : first + ROWS] if not step.linked])
     members = groups.members(tx, group.id)
     again = plan.retried(members)
     retries = [Group(*row) for row in tx.run("retries_of_group", id=group.id)]
@@ -67,6 +67,12 @@ def chart(tx: Tx, tenant_id: int, view: GroupView, now: int, *, lives: Lives) ->
         no_cancel(group),
         no_retry(group, again, _rivals(tx, group, retries)),
     )
+
+
+def first_row(view: GroupView) -> int:
+    """Which step is the first in the picture: where not all have room, it begins with the open stage."""
+    before = sum(step.stage < view.group.stage for step in view.steps)
+    return max(0, min(before, len(view.steps) - ROWS))
 
 
 def _jobs(tx: Tx, group_id: int, shown: Sequence[StepView]) -> list[_Job]:

@@ -16,6 +16,7 @@ from headway.model.policies import GLOBAL, Concurrency
 from headway.model.values import closest
 from headway.model.waiting import Pause
 from headway.store.db import Database, Row, Tx
+from headway.store.like import containing
 from headway.store.outbox import expect_job_hooks
 
 log = logging.getLogger("headway")
@@ -47,7 +48,7 @@ def save_concurrency(tx: Tx, wished: Concurrency, actor: Actor) -> None:
 
 def limits_version(tx: Tx, tenant_id: int) -> int:
     """Grows with every change of the rules and of the limits that a tenant sees: versions never fall, lanes stay."""
-    lanes = sum(version for _, owner, _, _, _, version in tx.run("lanes") if owner in (0, tenant_id))
+    ((lanes,),) = tx.run("lane_versions", tenant_id=tenant_id)
     return read_concurrency(tx)[1] + int(lanes)
 
 
@@ -108,7 +109,8 @@ def pauses(tx: Tx, tenant_id: int) -> tuple[Pause | None, Pause | None]:
 @dataclass(frozen=True, slots=True)
 class LaneView:
     """A lane as it is now. `running` and `reserved` count what occupies it, of all tenants; `waiting` the jobs of one
-    tenant that need it and could start as far as they themselves go; `at_least`: more than were counted."""
+    tenant that need it and could start as far as they themselves go; `at_least`: more than were counted. `shared`:
+    it is the installation's, not a tenant's own."""
 
     id: int
     name: str
@@ -118,27 +120,46 @@ class LaneView:
     reserved: int = 0
     waiting: int = 0
     at_least: bool = False
+    shared: bool = True
 
 
 def listed(tx: Tx, tenant_id: int) -> list[LaneView]:
     """The installation's lanes and this tenant's, by kind and name."""
+    lanes = [row for row in tx.run("lanes") if row[1] in (0, tenant_id)]
+    found = _lane_views(tx, tenant_id, lanes, [_bucket(row) for row in tx.run("all_buckets")])
+    return sorted(found, key=lambda lane: (lane.kind, lane.name))
+
+
+def listed_some(tx: Tx, tenant_id: int, kind: str, q: str, limit: int) -> tuple[list[LaneView], int]:
+    """The first of one kind by name, all or those in whose names a text is; and how many of those there are."""
+    wanted = {"tenant_id": tenant_id, "kind": kind, "q": containing(q) if q else None}
+    ((count,),) = tx.run("count_lanes", **wanted)
+    own = [_bucket(row) for row in tx.run("buckets_of_tenant", tenant_id=tenant_id, limit=COUNTED)]
+    busy = sorted({row[0] for row in tx.run("running_per_bucket")} - {bucket.id for bucket in own})
+    others = [_bucket(row) for row in tx.run("buckets_by_id", ids=json.dumps(busy))] if busy else []
+    return _lane_views(tx, tenant_id, tx.run("lanes_named", **wanted, limit=limit), own + others), int(count)
+
+
+def _bucket(row: Row) -> Bucket:
+    return Bucket(row[0], row[1], row[2], tuple(json.loads(row[3])))
+
+
+def _lane_views(tx: Tx, tenant_id: int, lanes: Sequence[Row], buckets: Sequence[Bucket]) -> list[LaneView]:
+    """`buckets`: all of this tenant, and at least those of others in which something runs."""
     tx.run("pin_plans")
-    buckets = [Bucket(n, owner, task, tuple(json.loads(lanes))) for n, owner, task, lanes, _ in tx.run("all_buckets")]
-    own = [bucket.id for bucket in buckets if bucket.tenant_id == tenant_id]
+    shown = {row[0] for row in lanes}
+    own = [bucket.id for bucket in buckets if bucket.tenant_id == tenant_id and shown.intersection(bucket.lanes)]
     most = COUNTED // max(1, len(own))
     ready: dict[int, int] = dict(tx.run("ready_per_bucket", ids=json.dumps(own), most=most))
-    lanes = tx.run("lanes")
     running = _places_taken(tx, buckets, {n for n, _, kind, *_ in lanes if kind == "policy"})
     waiting = _per_lane(buckets, ready)
     more = _per_lane(buckets, {bucket_id: int(count >= most) for bucket_id, count in ready.items()})
     granted = [json.loads(row[2]) for row in tx.run("active_reservations") if row[4] is not None]
     reserved = Counter(lane for some in granted for lane in some)
-    found = [
-        LaneView(n, name, kind, limit, running[n], reserved[n], waiting[n], at_least=more[n] > 0)
+    return [
+        LaneView(n, name, kind, limit, running[n], reserved[n], waiting[n], more[n] > 0, owner == 0)
         for n, owner, kind, name, limit, _ in lanes
-        if owner in (0, tenant_id)
     ]
-    return sorted(found, key=lambda lane: (lane.kind, lane.name))
 
 
 def _places_taken(tx: Tx, buckets: Iterable[Bucket], policy: Collection[int]) -> Counter[int]:

@@ -1,7 +1,7 @@
 """Keyset pages, newest first, whose cost does not grow with the number of jobs.
 
-An index is walked for ids and the rows of those ids are filtered. A page looks at no more than BUDGET jobs; where a
-filter leaves it short of its limit, `next` says where to go on.
+An index is walked for ids, these are filtered, and the rows of the rest are read. A page looks at no more than BUDGET
+jobs; where a filter leaves it short of its limit, `next` says where to go on.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from headway.clock import micros
 from headway.errors import BadInput
 from headway.model.job import Job, Run
 from headway.model.states import State
-from headway.store import rows
+from headway.store import jobs, rows
 from headway.store.db import Tx
 from headway.store.lanes import find_target
+from headway.store.like import containing, literal
 
 BUDGET = 20_000
 MAX_LIMIT = 200
@@ -60,24 +61,14 @@ class Filters:
             "key": self.key,
             "failure_kind": self.failure_kind,
             # An actor is stored as {"type":…,"id":…,"name":…}, in this order.
-            "by_name": f'%"name":{_literal(by)}}}' if by is not None else None,
-            "by_id": f'%"id":{_literal(by)},%' if by is not None else None,
+            "by_name": f'%"name":{literal(by)}}}' if by is not None else None,
+            "by_id": f'%"id":{literal(by)},%' if by is not None else None,
             "since": _FIRST if self.since is None else self.since,
             "until": _LAST if self.until is None else self.until,
-            "q": f"%{_literal(_lower(self.q))}%" if self.q else None,
+            "q": containing(self.q) if self.q else None,
             "group_id": self.group_id,
             "schedule_id": self.schedule_id,
         }
-
-
-def _literal(text: str) -> str:
-    """A text as LIKE takes it with `escape '!'`."""
-    return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
-
-
-def _lower(text: str) -> str:
-    """A-Z only, as SQLite does it."""
-    return "".join(chr(ord(char) + 32) if "A" <= char <= "Z" else char for char in text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +98,27 @@ def read_cursor(cursor: str | None) -> int:
     raise BadInput("cursor is not one that a list gave: begin without it", field="cursor")
 
 
-def make_place_cursor(job: Job) -> str:
+class Place(NamedTuple):
+    """Where a job stands in the queue."""
+
+    id: int
+    priority: int
+    position: int
+    created_at: int
+
+
+def make_place_cursor(at: Job | Place) -> str:
     """The place of a job in the queue."""
-    text = f"at:{job.priority}:{job.position}:{job.created_at}:{job.id}"
+    text = f"at:{at.priority}:{at.position}:{at.created_at}:{at.id}"
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def read_place_cursor(cursor: str) -> dict[str, int]:
+def read_place_cursor(cursor: str) -> Place:
     try:
         text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
-        kind, *numbers = text.split(":")
-        place = dict(zip(("priority", "position", "created_at", "id"), map(int, numbers), strict=True))
-        if kind == "at" and all(abs(number) <= _LAST for number in place.values()):
+        kind, priority, position, created_at, number = text.split(":")
+        place = Place(int(number), int(priority), int(position), int(created_at))
+        if kind == "at" and all(abs(one) <= _LAST for one in place):
             return place
     except (binascii.Error, ValueError):
         pass
@@ -140,20 +140,27 @@ def job_rows(tx: Tx, tenant_id: int, filters: Filters, limit: int, cursor: str |
     params = _params(tx, tenant_id, filters)
 
     def pick(ids: list[int], count: int) -> list[Job]:
-        return [rows.job(row) for row in tx.run("pick_jobs", ids=json.dumps(ids), limit=count, **params)]
+        wanted = _picked(tx, ids, count, params)
+        found = jobs.find_all(tx, wanted) if wanted else {}
+        return [found[job_id] for job_id in wanted if job_id in found]
 
     walks = _plan_walks(tx, filters) or _job_walks(tx, tenant_id, filters.statuses)
     walk = _merged(tx, walks, tenant_id, floor)
     return fill(walk, pick, lambda job: job.id, min(before, read_cursor(cursor)), limit)
 
 
-def pick_among(tx: Tx, tenant_id: int, filters: Filters, found: Sequence[Job]) -> list[Job]:
-    """Those of these jobs that fit, in their order."""
-    if not found:
+def pick_places(tx: Tx, tenant_id: int, filters: Filters, places: Sequence[Place]) -> list[Place]:
+    """Those of these whose jobs fit, in their order."""
+    if not places:
         return []
-    ids, params = json.dumps([job.id for job in found]), _params(tx, tenant_id, filters)
-    wanted = {rows.job(row).id for row in tx.run("pick_jobs", ids=ids, limit=len(found), **params)}
-    return [job for job in found if job.id in wanted]
+    wanted = set(_picked(tx, [one.id for one in places], len(places), _params(tx, tenant_id, filters)))
+    return [one for one in places if one.id in wanted]
+
+
+def _picked(tx: Tx, ids: Sequence[int], count: int, params: Mapping[str, object]) -> list[int]:
+    """The newest first."""
+    ((found,),) = tx.run("pick_jobs", ids=json.dumps(ids), limit=count, **params)
+    return sorted(json.loads(found), reverse=True)
 
 
 def count_jobs(tx: Tx, tenant_id: int, filters: Filters) -> tuple[dict[State, int], bool]:
@@ -263,7 +270,8 @@ def _merged(tx: Tx, walks: Sequence[tuple[str, dict[str, int]]], tenant_id: int,
         found: set[int] = set()
         for name, more in walks:
             scope = {"tenant_id": tenant_id, "before": before, "floor": floor, "limit": count, **more}
-            found.update(row[0] for row in tx.run(name, **scope))
+            ((ids,),) = tx.run(name, **scope)
+            found.update(json.loads(ids))
         return sorted(found, reverse=True)[:count]
 
     return walk

@@ -19,10 +19,11 @@ from headway.store.pages import (
     BUDGET,
     Filters,
     Page,
+    Place,
     check_limit,
     job_rows,
     make_place_cursor,
-    pick_among,
+    pick_places,
     read_place_cursor,
     run_rows,
 )
@@ -379,15 +380,27 @@ def _waiting(
 
 
 def _sifted(tx: Tx, tenant_id: int, filters: Filters, limit: int, cursor: str | None) -> Page[Job]:
-    """The queue in steps until a page of those that fit is full. No more than BUDGET jobs are looked at."""
-    found: list[Job] = []
-    for _ in range(BUDGET // SIFTED):
-        page = _queued(tx, tenant_id, SIFTED, cursor)
-        found += pick_among(tx, tenant_id, filters, page.items)
-        cursor = page.next
-        if len(found) > limit or cursor is None:
-            break
-    return Page(found[:limit], make_place_cursor(found[limit - 1]) if len(found) > limit else cursor)
+    """The queue in growing steps until a page of those that fit is full. No more than BUDGET jobs are looked at."""
+    found: list[Place] = []
+    last = None if cursor is None else read_place_cursor(cursor)
+    step, looked, more = SIFTED, 0, True
+    while more and looked < BUDGET and len(found) <= limit:
+        places = _places(tx, tenant_id, step, last)
+        found += pick_places(tx, tenant_id, filters, places)
+        last, more, looked = (places[-1] if places else last), len(places) == step, looked + step
+        step = min(4 * step, max(BUDGET - looked, 1))
+    if len(found) > limit:
+        last, more = found[limit - 1], True
+    jobs_by_id = jobs.find_all(tx, [one.id for one in found[:limit]]) if found else {}
+    shown = [jobs_by_id[one.id] for one in found[:limit] if one.id in jobs_by_id]
+    return Page(shown, make_place_cursor(last) if more and last is not None else None)
+
+
+def _places(tx: Tx, tenant_id: int, limit: int, after: Place | None) -> list[Place]:
+    scope = {"tenant_id": tenant_id, "limit": limit}
+    statement = "queue_places" if after is None else "queue_places_after"
+    ((found,),) = tx.run(statement, **scope, **({} if after is None else after._asdict()))
+    return sorted((Place(*one) for one in json.loads(found)), key=lambda at: (-at.priority, *at[2:], at.id))
 
 
 def _queued(tx: Tx, tenant_id: int, limit: int, cursor: str | None) -> Page[Job]:
@@ -399,9 +412,9 @@ def _queue_rows(tx: Tx, tenant_id: int, limit: int, cursor: str | None) -> list[
     if cursor is None:
         return tx.run("queue_jobs", tenant_id=tenant_id, limit=limit)
     place = read_place_cursor(cursor)
-    found = tx.run("queue_rest", tenant_id=tenant_id, limit=limit, **place)
+    found = tx.run("queue_rest", tenant_id=tenant_id, limit=limit, **place._asdict())
     if len(found) < limit:
-        found += tx.run("queue_below", tenant_id=tenant_id, priority=place["priority"], limit=limit - len(found))
+        found += tx.run("queue_below", tenant_id=tenant_id, priority=place.priority, limit=limit - len(found))
     return found
 
 

@@ -114,12 +114,28 @@ def shown(tx: Tx, tenant_id: int, name: str) -> TargetView:
     return with_waiting(tx, _views(tx, [(target_id, name, paused_at, note)]))[0]
 
 
-def blocked(tx: Tx, tenant_id: int) -> list[TargetView]:
-    """Those that a person paused or that a job holds until a person decides, by name."""
+def blocked(tx: Tx, tenant_id: int, limit: int = BUDGET) -> list[TargetView]:
+    """Those that a person paused or that a job holds until a person decides, the first so many by name."""
     tx.run("pin_plans")
-    ids = [target_id for (target_id,) in tx.run("blocked_targets", tenant_id=tenant_id, most=BUDGET)]
-    rows = tx.run("targets_by_id", ids=json.dumps(ids)) if ids else []
-    return sorted(_views(tx, rows), key=lambda one: one.name)
+    return _views(tx, tx.run("blocked_targets", tenant_id=tenant_id, most=BUDGET, limit=limit))
+
+
+def count_blocked(tx: Tx, tenant_id: int) -> int:
+    tx.run("pin_plans")
+    ((count,),) = tx.run("count_blocked", tenant_id=tenant_id, most=BUDGET)
+    return int(count)
+
+
+def paused(tx: Tx, tenant_id: int, limit: int) -> tuple[list[TargetView], int]:
+    """Those that a person paused, the first so many by name; and how many there are."""
+    tx.run("pin_plans")
+    ((count,),) = tx.run("count_paused_targets", tenant_id=tenant_id)
+    return _views(tx, tx.run("paused_targets", tenant_id=tenant_id, limit=limit)), int(count)
+
+
+def known(tx: Tx, tenant_id: int, limit: int) -> list[str]:
+    """The first names there are."""
+    return [row[1] for row in tx.run("targets_after", tenant_id=tenant_id, after="", limit=limit)]
 
 
 def _views(tx: Tx, rows: Sequence[Row]) -> list[TargetView]:

@@ -39,6 +39,11 @@ def page(tx: Tx, *, after: str = "", limit: int = 200) -> list[Tenant]:
     return [_tenant(row) for row in tx.run("tenants_after", after=after, limit=limit)]
 
 
+def several(tx: Tx) -> bool:
+    """Whether there is more than one."""
+    return len(page(tx, limit=2)) > 1
+
+
 def usage(tx: Tx, tenant_id: int) -> Usage:
     """How much of what it may have it has."""
     ((queued,),) = tx.run("count_queued", tenant_id=tenant_id, most=COUNTED)

@@ -99,6 +99,7 @@ class Retry(Body):
     params: Params | None = None
     priority: Priority | None = None
     budget: Budget | None = None
+    again: bool = Field(True, description="Also if it has been tried again already")
 
 
 class Resume(Body):

@@ -89,8 +89,9 @@ class Client:
         params: Mapping[str, object] | None = None,
         priority: int | None = None,
         budget: Mapping[str, float] | None = None,
+        again: bool = True,
     ) -> Job:
-        body = given(params=params, priority=priority, budget=budget)
+        body = given(params=params, priority=priority, budget=budget, again=None if again else False)
         made, _ = self.link.create(f"/api/jobs/{job_id}/retry", body)
         return _job(made)
 

@@ -1,19 +1,32 @@
 // Forms are sent without leaving the page: the answer is shown in its place, and focus stays where it was. Those that
 // lead to another page, and those that come back to be mended, are marked data-plain and sent as browsers do.
-import { answer } from "./live.js";
+import { answer, lost, wordsOf } from "./live.js";
+
+const LEAVING = 3000; // so long a form that leads elsewhere is not sent again; whoever stopped it may then
+const sending = new WeakSet();
 
 export function sendQuietly() {
   document.addEventListener("submit", (event) => {
     const form = event.target;
-    if (form.getAttribute("method") !== "post" || form.hasAttribute("data-plain") || event.defaultPrevented) return;
-    event.preventDefault();
-    send(form, event.submitter);
+    if (form.getAttribute("method") !== "post" || event.defaultPrevented) return;
+    const plain = form.hasAttribute("data-plain");
+    if (!plain || sending.has(form)) event.preventDefault();
+    if (plain && !sending.has(form)) { sending.add(form); setTimeout(() => sending.delete(form), LEAVING); }
+    if (!plain) send(form, event.submitter);
   });
+  addEventListener("pageshow", () => { for (const form of document.forms) sending.delete(form); });
 }
 
+// Once at a time: who clicks twice means it once.
 export async function send(form, submitter = null) {
-  const fields = new URLSearchParams(new FormData(form, submitter));
-  await post(form.getAttribute("action"), fields, form); // form.action may be a field of that name
+  if (sending.has(form)) return;
+  sending.add(form);
+  try {
+    const fields = new URLSearchParams(new FormData(form, submitter));
+    await post(form.getAttribute("action"), fields, form); // form.action may be a field of that name
+  } finally {
+    sending.delete(form);
+  }
 }
 
 // `form`, if there is one, is closed once it is done; what was refused is there to be mended.
@@ -22,16 +35,25 @@ export async function post(address, fields, form = null) {
   try {
     response = await fetch(address, { method: "POST", body: fields, headers: { Accept: "text/html", "X-Headway-Script": "1" } });
   } catch {
-    const banner = document.getElementById("lost");
-    if (banner) banner.hidden = false;
+    lost();
     return false;
   }
   const leads = response.headers.get("X-Headway-To");
   if (leads) { location.assign(leads); return true; }
-  const text = await response.text();
-  const there = new URL(response.url);
-  if (there.pathname !== location.pathname) { location.assign(response.redirected ? response.url : location.href); return true; }
-  answer(text);
-  if (!document.querySelector("#said .banner.bad")) form?.closest("details.ask")?.removeAttribute("open");
+  const here = new URL(response.url).pathname === location.pathname;
+  if (response.redirected && !here) { location.assign(response.url); return true; }
+  if (!response.ok) { refuse(await wordsOf(response)); return false; }
+  if (!here) { location.assign(location.href); return true; }
+  answer(await response.text(), form);
   return true;
+}
+
+// Nothing came back that could be shown in place of the page.
+function refuse(words) {
+  const banner = document.createElement("div");
+  banner.className = "banner bad";
+  banner.setAttribute("role", "alert");
+  banner.textContent = words;
+  document.getElementById("said").replaceChildren(banner);
+  banner.scrollIntoView({ block: "nearest" });
 }

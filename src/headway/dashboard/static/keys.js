@@ -3,8 +3,9 @@ let going = -Infinity;
 
 export function listen() {
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
-    if (event.key === "Escape") { for (const one of document.querySelectorAll("details.ask[open]")) one.open = false; return; }
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    if (event.key === "Escape") { shut(event.target); return; }
+    if (typing(event.target)) return;
     if (performance.now() - going < 1500) { going = -Infinity; if (go(event.key)) event.preventDefault(); return; }
     const act = ACTS[event.key];
     if (act && act() !== false) event.preventDefault();
@@ -13,6 +14,14 @@ export function listen() {
 }
 
 const typing = (element) => element.closest("input, textarea, select, [contenteditable]") !== null;
+
+// The sheet that somebody is in; from outside, all of them.
+function shut(from) {
+  const inside = from.closest("details.ask[open]");
+  const open = inside ? [inside] : typing(from) ? [] : document.querySelectorAll("details.ask[open]");
+  for (const one of open) one.open = false;
+  inside?.querySelector("summary").focus();
+}
 
 function go(key) {
   const link = document.querySelector(`[data-go="${CSS.escape(key)}"]`);

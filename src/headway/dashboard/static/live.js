@@ -3,6 +3,11 @@
 import { refreshTimes } from "./times.js";
 
 const SHORTEST = 1000; // between two refreshes
+const CROWDED = 5000; // between two refreshes, while there is no stream left for us
+const AWAY = "Headway does not answer. Trying again…";
+const MISTAKE = "Headway made a mistake: its log has the details.";
+// A form that was refused for this is brought up to date: whoever sends it once more was told.
+const TOLD = ["version_mismatch", "bad_csrf"];
 const root = document.documentElement.dataset.root;
 let changed = false;
 let refreshing = null;
@@ -16,51 +21,92 @@ export async function refresh() {
   return refreshing;
 }
 
+class Away extends Error {}
+
+const parse = (text) => new DOMParser().parseFromString(text, "text/html");
+const sheetOf = (form) => form?.closest("details.ask");
+
+// What an answer says that is not what was asked for: pages of ours come as HTML, problems of the API as JSON.
+export async function wordsOf(response) {
+  const text = await response.text();
+  if (!/json/.test(response.headers.get("Content-Type"))) return parse(text).querySelector("main .banner.bad")?.textContent.trim() || MISTAKE;
+  try { return JSON.parse(text).detail || MISTAKE; } catch { return MISTAKE; }
+}
+
+// Returns why the page is not up to date, if it is not.
 async function get() {
   changed = false;
   const began = performance.now();
   const known = answers;
   const response = await fetch(location.href, { headers: { Accept: "text/html", "X-Headway-Live": "1" }, cache: "no-store" });
-  if (response.redirected && new URL(response.url).pathname.endsWith("/ui/login")) { location.reload(); return; }
-  if (response.status >= 500) throw new Error(`answered ${response.status}`);
-  const text = await response.text();
-  if (known === answers) show(text); else changed = true; // it was asked for before something was done here
+  if (response.redirected && new URL(response.url).pathname.endsWith("/ui/login")) { location.reload(); return ""; }
+  let why = response.ok ? "" : await wordsOf(response);
+  if (response.status >= 500) throw new Away(why);
+  if (response.status === 405) why = ""; // a form that came back stands at an address that takes forms only
+  if (response.ok) {
+    const text = await response.text();
+    if (known === answers) why = show(parse(text)); else changed = true; // it was asked for before something was done here
+  }
   lastRefresh = performance.now();
   pause = Math.max(SHORTEST, 4 * (lastRefresh - began));
+  return why;
 }
 
-// The page as it is after a form was sent, with what it says about that.
-export function answer(text) {
+// The page as it is after a form was sent, with what it says about that. What was refused is there to be mended.
+export function answer(text, form = null) {
   answers += 1;
-  show(text, true);
+  const fresh = parse(text);
+  const refused = fresh.querySelector("#said .banner.bad");
+  if (!refused) { begun.delete(form); sheetOf(form)?.removeAttribute("open"); }
+  if (!refused || TOLD.includes(refused.dataset.kind)) released = form;
+  lost(show(fresh, true));
+  released = null;
+  if (!refused && form?.closest("[data-live]")) HTMLFormElement.prototype.reset.call(form); // as it was saved
 }
 
 // What came of the last form stays until the next one: whoever did something wrong has time to undo it.
-function show(text, answered = false) {
-  const fresh = new DOMParser().parseFromString(text, "text/html");
+function show(fresh, answered = false) {
   const focused = document.activeElement;
-  if (document.title !== fresh.title) document.title = fresh.title;
+  const tenant = fresh.documentElement.dataset.tenant;
+  const elsewhere = tenant !== document.documentElement.dataset.tenant; // it was chosen on another page
+  if (!elsewhere && document.title !== fresh.title) document.title = fresh.title;
   for (const region of document.querySelectorAll("[data-live]")) {
-    if (region.id === "said" && !answered) continue;
+    if (region.id === "said" ? !answered : elsewhere) continue;
     const now = fresh.getElementById(region.id);
     if (now) morph(region, now);
   }
   if (focused && focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
   refreshTimes();
   document.dispatchEvent(new CustomEvent("headway:shown"));
+  return elsewhere ? `You act for ${tenant || "nobody"} now: load this page again.` : "";
 }
 
-// What is opened and closed is known by its words, wherever it comes to stand.
-const spoken = (node) => (node.nodeName === "DETAILS" ? `details ${node.firstElementChild?.textContent}` : null);
+// --- forms that somebody fills in ---------------------------------------------------------------------------------
+
+// They stand as they were when they were begun, with the version they are about: nobody's edit is overwritten unseen.
+const begun = new WeakSet();
+let released = null;
+
+document.addEventListener("input", ({ target }) => { if (target.form?.getAttribute("method") === "post") begun.add(target.form); });
+
+function held(node) {
+  return node.nodeName === "FORM" && node !== released && (begun.has(node) || sheetOf(node)?.open === true);
+}
+
+// --- from what is shown to what is --------------------------------------------------------------------------------
+
+// What is opened and closed is known by its words, wherever it comes to stand and whatever it counts.
+const spoken = (node) => (node.nodeName === "DETAILS" ? `details ${node.firstElementChild?.textContent.replace(/\d+/g, "#")}` : null);
 const keyOf = (node) => (node.nodeType === 1 ? node.id || node.dataset.key || spoken(node) : null);
 
 function alike(a, b) {
-  return a.nodeType === b.nodeType && a.nodeName === b.nodeName && keyOf(a) === keyOf(b);
+  if (a.nodeType !== b.nodeType || a.nodeName !== b.nodeName || keyOf(a) !== keyOf(b)) return false;
+  return !held(a) || a.getAttribute("action") === b.getAttribute("action");
 }
 
 function morph(old, now) {
   if (old.nodeType === 3) { if (old.data !== now.data) old.data = now.data; return; }
-  if (old.nodeType !== 1 || old.isEqualNode(now) || old.hasAttribute("data-keep")) return;
+  if (old.nodeType !== 1 || old.isEqualNode(now) || old.hasAttribute("data-keep") || held(old)) return;
   attributes(old, now);
   if (old.nodeName === "TEXTAREA" && old.value !== old.defaultValue) return;
   children(old, now);
@@ -73,11 +119,12 @@ function attributes(old, now) {
 }
 
 function children(old, now) {
-  const keyed = new Map([...old.childNodes].filter(keyOf).map((node) => [keyOf(node), node]));
+  const keyed = new Map();
+  for (const node of old.childNodes) if (keyOf(node)) keyed.set(keyOf(node), [...(keyed.get(keyOf(node)) ?? []), node]);
   let place = old.firstChild;
   for (const wanted of [...now.childNodes]) {
     const key = keyOf(wanted);
-    let found = key ? keyed.get(key) : place;
+    let found = key ? keyed.get(key)?.shift() : place;
     if (!key) while (found && keyOf(found)) found = found.nextSibling;
     if (found && alike(found, wanted)) {
       if (found === place) place = place.nextSibling;
@@ -92,7 +139,14 @@ function children(old, now) {
 
 // --- following --------------------------------------------------------------------------------------------------
 
-const lost = (is) => { const banner = document.getElementById("lost"); if (banner) banner.hidden = !is; };
+// Why the page is not up to date; nothing, if it is.
+export function lost(why = AWAY) {
+  const banner = document.getElementById("lost");
+  if (!banner) return;
+  if (why && banner.textContent !== why) banner.textContent = why;
+  banner.hidden = !why;
+}
+
 const sleep = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 
 export function follow() {
@@ -109,7 +163,12 @@ async function beat() {
   const passed = performance.now() - lastRefresh;
   const due = changed ? passed >= pause : marked && passed >= Math.max(pause, 1000 * Number(marked.dataset.beat));
   if (!due) return;
-  try { await refresh(); lost(false); } catch { lost(true); lastRefresh = performance.now(); changed = true; pause = 2000; }
+  try { lost(await refresh()); } catch (error) {
+    lost(error instanceof Away ? error.message : AWAY);
+    lastRefresh = performance.now();
+    changed = true;
+    pause = 2000;
+  }
 }
 
 // One stream for as long as the page is looked at: browsers allow few connections to one server.
@@ -117,13 +176,14 @@ async function stay() {
   for (let wait = 500; ; wait = Math.min(8000, wait * 2)) {
     while (document.hidden) await sleep(500);
     try {
-      if (await read()) wait = 250;
+      wait = await read() ? 250 : CROWDED;
       changed = true;
-    } catch { lost(true); }
+    } catch { lost(); }
     await sleep(wait);
   }
 }
 
+// False: there are as many streams as there may be.
 async function read() {
   const leaving = new AbortController();
   const away = () => { if (document.hidden) leaving.abort(); };
@@ -133,8 +193,8 @@ async function read() {
     const headers = last ? { "Last-Event-ID": last } : {};
     const response = await fetch(`${root}/api/events`, { headers, signal: leaving.signal, cache: "no-store" });
     if (response.status === 401) { location.reload(); return true; }
+    if (response.status === 503 || response.status === 429) return false; // if it is worse, the next refresh shows it
     if (!response.ok) throw new Error(`answered ${response.status}`);
-    lost(false);
     changed = true;
     await pump(response.body.getReader());
     return true;

@@ -1,9 +1,9 @@
 // The log of a job as it is written, and buttons that copy. The server shows the end of the log; from there on new
 // lines come in a stream, for as long as the job runs and the page is looked at: browsers allow few connections.
-const MOST = 5000;
 const PAUSE = 1000; // before a stream that ended is asked for again
 const root = document.documentElement.dataset.root;
 const log = document.getElementById("log");
+const MOST = Math.max(5000, log.childElementCount); // whoever asked for more lines keeps as many
 const follow = document.querySelector("#log-follow input");
 let after = log.dataset.after;
 let seen = log.dataset.status; // what is shown of the log is as of then

@@ -107,3 +107,11 @@ document.addEventListener("toggle", (event) => {
   offer?.toggleAttribute("data-keep", event.target.open);
   if (offer && !event.target.open) refresh().catch(() => {});
 }, true);
+
+// If it is another number by now, the sheet is closed, so that the new one is read before it is sent.
+document.addEventListener("headway:shown", () => {
+  const refused = document.querySelector("#said [data-kind='count_mismatch']:not([data-seen])");
+  if (!refused) return;
+  refused.dataset.seen = "1";
+  for (const sheet of document.querySelectorAll("[data-offer] details[open]")) sheet.open = false;
+});

@@ -14,13 +14,15 @@ function timing() {
   return fields;
 }
 
-// Answers may overtake each other: only the last question counts.
+// Answers may overtake each other: only the last question counts. Whoever is logged out meanwhile is led to another page.
 async function look() {
   const mine = ++asked;
   try {
     const response = await fetch(`${editor.dataset.preview}?${timing()}`, { headers: { Accept: "text/html" } });
-    const text = await response.text();
-    if (mine === asked && response.ok) preview.innerHTML = text;
+    const fresh = new DOMParser().parseFromString(await response.text(), "text/html").querySelector("[data-ahead]");
+    if (mine !== asked) return;
+    if (response.ok && !response.redirected && fresh) preview.replaceChildren(fresh);
+    else if (response.redirected) preview.textContent = "You are logged out. Log in again in another tab, then go on here: what you wrote stays.";
   } catch {
     if (mine === asked) preview.textContent = "Headway does not answer.";
   }

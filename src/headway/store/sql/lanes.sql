@@ -21,6 +21,22 @@ update hw_lane set capacity = cast(:capacity as integer), version = version + 1 
 -- name: lanes
 select id, tenant_id, kind, name, capacity, version from hw_lane order by id;
 
+-- name: lanes_named
+-- Those of the installation and of a tenant, of one kind, by name: all, or those in whose names a text is.
+select id, tenant_id, kind, name, capacity, version from hw_lane
+where tenant_id in (0, :tenant_id) and kind = :kind and (cast(:q as text) is null or lower(name) like :q escape '!')
+order by name, id limit :limit;
+
+-- name: count_lanes
+select count(*) from hw_lane
+where tenant_id in (0, :tenant_id) and kind = :kind and (cast(:q as text) is null or lower(name) like :q escape '!');
+
+-- name: lane_versions
+select coalesce(sum(version), 0) from hw_lane where tenant_id in (0, :tenant_id);
+
+-- name: buckets_of_tenant
+select id, tenant_id, task, lanes, on_target from hw_bucket where tenant_id = :tenant_id order by id limit :limit;
+
 -- name: running_per_bucket
 select bucket_id, group_id, stage, count(*) from hw_job where status = 3 group by bucket_id, group_id, stage;
 
@@ -103,11 +119,26 @@ select i.id, (select count(*) from (
 from {ids} i;
 
 -- name: blocked_targets
--- A tenant's targets that a person paused or that a PAUSED or ERROR job holds.
-select id from hw_target where tenant_id = :tenant_id and paused_at is not null
-union
-select h.target_id from (select target_id from hw_job where tenant_id = :tenant_id and status between 4 and 5 limit :most) h
-where h.target_id is not null;
+-- A tenant's targets that a person paused or that a PAUSED or ERROR job holds, the first so many by name.
+select t.id, t.name, t.paused_at, t.pause_note from (
+  select id from hw_target where tenant_id = :tenant_id and paused_at is not null
+  union
+  select h.target_id from (select target_id from hw_job where tenant_id = :tenant_id and status between 4 and 5 limit :most) h
+  where h.target_id is not null) b join hw_target t on t.id = b.id
+order by t.name limit :limit;
+
+-- name: count_blocked
+select count(*) from (
+  select id from hw_target where tenant_id = :tenant_id and paused_at is not null
+  union
+  select h.target_id from (select target_id from hw_job where tenant_id = :tenant_id and status between 4 and 5 limit :most) h
+  where h.target_id is not null) b;
+
+-- name: paused_targets
+select id, name, paused_at, pause_note from hw_target where tenant_id = :tenant_id and paused_at is not null order by name limit :limit;
+
+-- name: count_paused_targets
+select count(*) from hw_target where tenant_id = :tenant_id and paused_at is not null;
 
 -- name: resumed_targets
 -- Those of these targets whose holder was resumed and waits for its next claim.

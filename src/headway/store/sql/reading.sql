@@ -1,6 +1,7 @@
 -- What people look at: pages of jobs and runs, the queue in order, workers, history. Nothing here writes.
 -- A page costs the same however many jobs there are: an index is walked for a bounded number of ids (`walk_…`), then
--- the rows of those ids are fetched and filtered (`pick_…`).
+-- the rows of those ids are filtered (`pick_…`). Ids come as one text: SQLite's driver gives other threads a turn at
+-- every row, and a thousand turns cost fifty times the statement.
 
 -- name: schema_found_sqlite
 -- Whether this is a database of Headway at all.
@@ -11,44 +12,48 @@ select count(to_regclass('hw_schema'));
 
 -- name: walk_jobs
 -- The newest jobs, of all tenants: there is no index for one tenant's, and a walk past the others is bounded too.
-select id from hw_job where id < :before and id >= :floor order by id desc limit :limit;
+select {json_ids} from (select id from hw_job where id < :before and id >= :floor order by id desc limit :limit) w;
 
 -- name: walk_waiting
 -- WAITING, SCHEDULED and QUEUED: all of them by the index of the queue, then sorted. Only where they are not many.
-select id from (select id from hw_job where tenant_id = :tenant_id and status <= 2 limit :most) w
-where id < :before and id >= :floor order by id desc limit :limit;
+select {json_ids} from (select id from (select id from hw_job where tenant_id = :tenant_id and status <= 2 limit :most) a
+  where id < :before and id >= :floor order by id desc limit :limit) w;
 
 -- name: walk_running
 -- No more than there are slots.
-select id from (select id from hw_job where status = 3 and tenant_id = :tenant_id order by worker_id, slot limit 100000) w
-where id < :before and id >= :floor order by id desc limit :limit;
+select {json_ids} from (
+  select id from (select id from hw_job where status = 3 and tenant_id = :tenant_id order by worker_id, slot limit 100000) a
+  where id < :before and id >= :floor order by id desc limit :limit) w;
 
 -- name: walk_held
-select id from hw_job where tenant_id = :tenant_id and status between 4 and 5 and status = :status and id < :before and id >= :floor
-order by id desc limit :limit;
+select {json_ids} from (select id from hw_job
+  where tenant_id = :tenant_id and status between 4 and 5 and status = :status and id < :before and id >= :floor
+  order by id desc limit :limit) w;
 
 -- name: walk_failed
-select id from hw_job where tenant_id = :tenant_id and status = 7 and id < :before and id >= :floor order by id desc limit :limit;
+select {json_ids} from (select id from hw_job where tenant_id = :tenant_id and status = 7 and id < :before and id >= :floor
+  order by id desc limit :limit) w;
 
 -- name: walk_group
 -- The members of a group, all of them sorted: a group has its bounds.
-select id from hw_job where group_id = :group_id and group_id is not null and id < :before and id >= :floor order by id desc limit :limit;
+select {json_ids} from (select id from hw_job where group_id = :group_id and group_id is not null and id < :before and id >= :floor
+  order by id desc limit :limit) w;
 
 -- name: walk_schedule
 -- The jobs of a schedule's executions, all of them sorted. Only where they are not many.
-select j.id from hw_group g join hw_job j on j.group_id = g.id and j.group_id is not null
-where g.schedule_id = :schedule_id and g.schedule_id is not null and j.id < :before and j.id >= :floor order by j.id desc limit :limit;
+select {json_ids} from (select j.id from hw_group g join hw_job j on j.group_id = g.id and j.group_id is not null
+  where g.schedule_id = :schedule_id and g.schedule_id is not null and j.id < :before and j.id >= :floor order by j.id desc limit :limit) w;
 
 -- name: count_of_schedule
 select count(*) from (select 1 as one from hw_group g join hw_job j on j.group_id = g.id and j.group_id is not null
   where g.schedule_id = :schedule_id and g.schedule_id is not null limit :most) w;
 
 -- name: walk_runs
-select job_id from hw_run where job_id < :before and job_id >= :floor order by job_id desc limit :limit;
+select {json_ids} from (select job_id as id from hw_run where job_id < :before and job_id >= :floor order by job_id desc limit :limit) w;
 
 -- name: walk_failed_runs
-select job_id from hw_run where tenant_id = :tenant_id and status = 7 and job_id < :before and job_id >= :floor
-order by job_id desc limit :limit;
+select {json_ids} from (select job_id as id from hw_run where tenant_id = :tenant_id and status = 7 and job_id < :before and job_id >= :floor
+  order by job_id desc limit :limit) w;
 
 -- name: job_from
 -- The first job at or after a number: ids and times of creation rise together, so a time is found by halving.
@@ -58,8 +63,8 @@ select id, created_at from hw_job where id >= :id order by id limit 1;
 select id from hw_job order by id desc limit 1;
 
 -- name: pick_jobs
--- `mask` has a bit for each status that is wanted.
-select {job_columns} from hw_job j where j.id in {ids} and j.tenant_id = :tenant_id
+-- Of these jobs, those that are wanted. `mask` has a bit for each status.
+select {json_ids} from (select j.id from hw_job j where j.id in {ids} and j.tenant_id = :tenant_id
   and (cast(:mask as integer) >> cast(j.status as integer)) & 1 = 1
   and j.created_at >= :since and j.created_at < :until
   and (cast(:task as text) is null or j.task = :task)
@@ -72,7 +77,7 @@ select {job_columns} from hw_job j where j.id in {ids} and j.tenant_id = :tenant
   and (cast(:by_name as text) is null or j.created_by like :by_name escape '!' or j.created_by like :by_id escape '!')
   and (cast(:q as text) is null or lower(j.task) like :q escape '!' or lower(j.key) like :q escape '!' or lower(j.reason) like :q escape '!'
     or exists (select 1 from hw_run r where r.job_id = j.id and lower(r.error) like :q escape '!'))
-order by j.id desc limit :limit;
+order by j.id desc limit :limit) w;
 
 -- name: count_picked
 -- The same, counted by state.
@@ -128,8 +133,7 @@ select up.origin, count(*) from up join hw_job p on p.id = up.id
 where up.id <> up.origin and coalesce(p.failure_kind, '') <> 'INTERRUPTED' group by up.origin;
 
 -- name: queue_order
--- The queued jobs of the beginning of a tenant's queue in claim order, as one text: SQLite's driver gives other
--- threads a turn at every row, and a thousand turns cost fifty times the statement.
+-- The queued jobs of the beginning of a tenant's queue in claim order.
 select {json_ids} from (
   select id, status from hw_job where tenant_id = :tenant_id and status <= 2 order by priority desc, position, created_at, id limit :limit) w
 where w.status = 2;
@@ -151,6 +155,22 @@ select j.id from hw_job j where j.tenant_id = :tenant_id and j.status <= 2 and j
 -- name: queue_below
 select {job_columns} from hw_job j where j.tenant_id = :tenant_id and j.status <= 2 and j.priority < :priority
 order by j.priority desc, j.position, j.created_at, j.id limit :limit;
+
+-- name: queue_places
+-- The beginning of the queue, no more of each job than its place.
+select {json_rows(w.id, w.priority, w.position, w.created_at)} from (
+  select id, priority, position, created_at from hw_job where tenant_id = :tenant_id and status <= 2
+  order by priority desc, position, created_at, id limit :limit) w;
+
+-- name: queue_places_after
+-- The same after a place: what is left of its priority, then the lower ones.
+select {json_rows(w.id, w.priority, w.position, w.created_at)} from (
+  select * from (select id, priority, position, created_at from hw_job where tenant_id = :tenant_id and status <= 2 and priority = :priority
+    and (position, created_at, id) > (:position, :created_at, :id) order by position, created_at, id limit :limit) a
+  union all
+  select * from (select id, priority, position, created_at from hw_job where tenant_id = :tenant_id and status <= 2 and priority < :priority
+    order by priority desc, position, created_at, id limit :limit) b
+  order by priority desc, position, created_at, id limit :limit) w;
 
 -- name: line
 -- The beginning of a tenant's queue in claim order, with all that tells when each may start, as one text.

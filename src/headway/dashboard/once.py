@@ -1,0 +1,29 @@
+"""Forms that make something make it once. Each carries a random text; sent once more, as by a double click or by going
+back, it leads to what it made the first time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+
+from headway.dashboard.pages import Page
+from headway.engine.client import Client
+
+FIELD = "once"
+
+
+def fresh() -> str:
+    """For a form that is shown: the value of its hidden field `once`."""
+    return secrets.token_urlsafe(16)
+
+
+def keyed(page: Page) -> Client:
+    """The verbs for the form that was sent. `replayed` says afterwards whether it was sent before.
+
+    Filled in otherwise it is another wish: everything in the form is part of its key.
+    """
+    if not page.form.get(FIELD):
+        return page.client
+    digest = hashlib.sha256(json.dumps(page.form.fields).encode()).hexdigest()
+    return page.client.keyed(f"ui {page.request.url.path}", digest, digest)
