@@ -12,8 +12,9 @@ from tests.support.browser import Tabs
 from tests.support.service import Site, serving
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Ended with the tests of a file: while it is open, an event loop runs in this thread, and no other can."""
     with browsers.browser() as started:
         yield started
 
