@@ -81,14 +81,14 @@ def change(page: Page, schedule_id: int) -> Response:
     if (arranged := draft.arranged(page.form)) is not None:
         return _editor(page, arranged, one)
     try:
-        edited = _change(page, draft, one)
+        edited = _edited(page, draft, one)
     except (BadInput, WrongState, Refused) as error:
         return _editor(page, draft, one, error=error)
     said = f"Schedule {edited.name} was changed." if edited.version != one.version else "Nothing was changed."
     return page.done(said, to=page.address(f"/schedules/{one.id}"))
 
 
-def _change(page: Page, draft: Draft, one: Schedule) -> Schedule:
+def _edited(page: Page, draft: Draft, one: Schedule) -> Schedule:
     """It says what the form says, and nothing else any more."""
     version = seen_version(page, one)
     may_define(page, one.parsed)
