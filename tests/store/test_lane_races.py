@@ -482,7 +482,7 @@ async def story() -> None: ...
 
 # --- a storm ---
 
-DEEDS, ENOUGH = ("claimed", "full lanes", "snapshots", "make", "decide", "call", "adopt"), 9
+OF_A_STORM, ENOUGH = ("claimed", "full lanes", "snapshots", "make", "decide", "call", "adopt"), 9
 STORM_SECONDS = 60.0 if os.environ.get("HEADWAY_PROOF") else 4.0
 POOLS = {"ollama": 1, "remote": 2}
 PLACES = ("desk", "lab", "shed", None, None)
@@ -524,7 +524,7 @@ class Storm:
 
     def weakest(self) -> int:
         """How often that was done which was done least."""
-        return min(self.deeds[deed] for deed in DEEDS)
+        return min(self.deeds[deed] for deed in OF_A_STORM)
 
     def work(self, seed: int) -> None:
         """A worker: ends what it has, one way or another, and claims again."""
