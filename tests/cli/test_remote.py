@@ -25,6 +25,8 @@ from headway.api.wire.system import overview_json
 from headway.api.wire.tenants import tenant_json
 from headway.cli.call import SHARED
 from headway.cli.desk import LocalDesk
+from headway.cli.remote.link import clock_ahead
+from headway.clock import SECOND
 from headway.store.pages import Filters
 from headway.testing import drain, isolated
 from tests.support import shop
@@ -443,6 +445,22 @@ def test_tokens_and_roles(cli: Here, site: Site, there: There, monkeypatch: pyte
 
 
 # --- who and where ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("there", "took", "ahead"),
+    [
+        (100, 0, 0),
+        (96, 0, 0),  # a Date is a little old
+        (100, 30, 0),  # an answer that took long is no other clock
+        (128, 30, 0),
+        (40, 0, -60),
+        (40, 30, -60),
+        (190, 30, 60),
+    ],
+)
+def test_a_slow_answer_is_no_other_clock(there: int, took: int, ahead: int) -> None:
+    assert clock_ahead(there * SECOND, 100 * SECOND, (100 + took) * SECOND) == ahead * SECOND
 
 
 def test_a_token_file_is_its_owners_alone(here: Here, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,8 +28,8 @@ SILENCE = 45.0
 # How long a broken stream is taken up again before it is given up.
 PATIENCE, AGAIN = 30.0, 0.5
 TRIES = 3
-# Clocks that differ by less are left alone: a Date has whole seconds.
-SKEW = 2 * SECOND
+# Clocks that differ by less are left alone: a Date has whole seconds, and a busy server writes it some time before.
+SKEW = 5 * SECOND
 
 
 class Message(NamedTuple):
@@ -123,11 +123,12 @@ class Link:
         content = None if body is None else json.dumps(body, ensure_ascii=False).encode()
         kind = {} if body is None else {"Content-Type": "application/json"}
         asked = {name: value for name, value in (query or {}).items() if value is not None}
+        sent = SystemClock().now()
         with self._reaching(method):
             answer = self.http.request(
                 method, f"{self.url}{path}", params=asked, content=content, headers={**kind, **(headers or {})}
             )
-        self._keep_time(answer)
+        self._keep_time(answer, sent, SystemClock().now())
         return answer
 
     def _read(self, answer: httpx.Response) -> Json:
@@ -161,11 +162,10 @@ class Link:
             text = f"the connection to {self.url} broke ({_said(error)}): look whether it was done before trying again"
             raise CommitUnknown(text) from None
 
-    def _keep_time(self, answer: httpx.Response) -> None:
+    def _keep_time(self, answer: httpx.Response, sent: int, came: int) -> None:
         with suppress(KeyError, ValueError, TypeError):
             there = round(parsedate_to_datetime(answer.headers["date"]).timestamp()) * SECOND
-            ahead = there - SystemClock().now()
-            self.ahead = ahead if abs(ahead) > SKEW else 0
+            self.ahead = clock_ahead(there, sent, came)
 
     # --- a job as it goes ---
 
@@ -204,6 +204,12 @@ class Link:
                 yield from messages(answer.iter_lines())
             except ValueError:
                 raise foreign(self.url, "its events cannot be read") from None
+
+
+def clock_ahead(there: int, sent: int, came: int) -> int:
+    """How far a server's clock is before ours: it said `there` at some moment between the two of ours."""
+    ahead = max(0, there - came) + min(0, there - sent)
+    return ahead if abs(ahead) > SKEW else 0
 
 
 def messages(lines: Iterator[str]) -> Iterator[Message]:
