@@ -377,12 +377,12 @@ def test_a_checkpoint_waits_while_the_database_is_away(app: App):
     with at_work(app) as worker:
         transact, refused = app.database.transact, 0
 
-        def away_at_first(label: str, work: Any) -> Any:
+        def away_at_first(label: str, work: Any, **more: Any) -> Any:
             nonlocal refused
             if label == "checkpoint" and refused < 2:
                 refused += 1
                 raise Unreachable("the database is away")
-            return transact(label, work)
+            return transact(label, work, **more)
 
         worker.database.transact = away_at_first  # type: ignore[method-assign]
         job = enqueue(app, "report.async")

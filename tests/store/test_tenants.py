@@ -293,7 +293,7 @@ def test_enqueueing_is_one_statement_for_a_tenant_without_limits(life: Life) -> 
     client.enqueue(life.new())
     with recording(life) as found:
         client.enqueue(life.new())
-    assert {call.name for call in found.calls} - {"notify"} == {"enqueue"}
+    assert {call.name for call in found.calls} - {"notify_others"} == {"enqueue"}
 
 
 # --- at the same time ---------------------------------------------------------------------------------------------

@@ -254,7 +254,7 @@ class Worker(WokenLoop):
         draining = self.draining
         try:
             fresh = self.database.transact(
-                "turn", lambda tx: self._write(tx, done, pending, slots[:room], lost, missed)
+                "turn", lambda tx: self._write(tx, done, pending, slots[:room], lost, missed), by=self.waiter
             )
         except BaseException as error:
             self.uncertain = isinstance(error, CommitUnknown)

@@ -106,10 +106,10 @@ class Keyed(Database):
         self.url, self.frozen, self.clock = inner.url, inner.frozen, inner.clock
         self.waiters, self.watchers = inner.waiters, inner.watchers
 
-    def transact(self, label: str, work: Callable[[Tx], T]) -> T:
+    def transact(self, label: str, work: Callable[[Tx], T], *, by: Waiter | None = None) -> T:
         if self.landed:
-            return self.inner.transact(label, work)
-        made = self.inner.transact(label, lambda tx: self._once(tx, work))
+            return self.inner.transact(label, work, by=by)
+        made = self.inner.transact(label, lambda tx: self._once(tx, work), by=by)
         self.made, self.landed = made, True
         return made
 
@@ -158,8 +158,8 @@ class Keyed(Database):
     def execute_script(self, tx: Tx, text: str) -> None:
         self.inner.execute_script(tx, text)
 
-    def announce(self) -> None:
-        self.inner.announce()
+    def announce(self, besides: Waiter | None = None) -> None:
+        self.inner.announce(besides)
 
     def watch(self, waiter: Waiter) -> None:
         self.inner.watch(waiter)
@@ -180,9 +180,9 @@ class Begun(Keyed):
     They cannot be done again as one: while the answer is not known, nobody else does anything with this key.
     """
 
-    def transact(self, label: str, work: Callable[[Tx], T]) -> T:
+    def transact(self, label: str, work: Callable[[Tx], T], *, by: Waiter | None = None) -> T:
         self.begin_request()
-        return self.inner.transact(label, work)
+        return self.inner.transact(label, work, by=by)
 
     def begin_request(self) -> None:
         if not self.landed:

@@ -145,10 +145,12 @@ class Database(ABC):
         """The same database without the wall around a tenant, for what has to see them all."""
         return self
 
-    def announce(self) -> None:
-        """Work was made: tells the waiters of this process (and of others, where that needs telling)."""
+    def announce(self, besides: Waiter | None = None) -> None:
+        """Work was made: tells the waiters of this process (and of others, where that needs telling), `besides` one
+        that has looked already."""
         for waiter in self.waiters:
-            waiter.nudge()
+            if waiter is not besides:
+                waiter.nudge()
 
     @contextmanager
     def transaction(self, label: str) -> Iterator[Tx]:
@@ -167,10 +169,10 @@ class Database(ABC):
         if not tx.committed:
             tx.commit()
 
-    def _settled(self, tx: Tx) -> None:
+    def _settled(self, tx: Tx, by: Waiter | None = None) -> None:
         point(f"{tx.label}.committed")
         if tx.wakes:
-            self.announce()
+            self.announce(by)
         elif self.watchers:
             for watcher in self.watchers:
                 watcher.nudge()
@@ -182,16 +184,17 @@ class Database(ABC):
     def unwatch(self, waiter: Waiter) -> None:
         self.watchers = [one for one in self.watchers if one is not waiter]
 
-    def transact(self, label: str, work: Callable[[Tx], T]) -> T:
-        """Runs `work` in a transaction, again from its beginning when it got in another one's way."""
+    def transact(self, label: str, work: Callable[[Tx], T], *, by: Waiter | None = None) -> T:
+        """Runs `work` in a transaction, again from its beginning when it got in another one's way. `by`: who waits
+        there has seen in it whatever work it makes."""
         for _ in range(self.tries):
             try:
-                return self._try(label, work)
+                return self._try(label, work, by)
             except Conflict:
                 self.pause_after_conflict()
-        return self._try(label, work)
+        return self._try(label, work, by)
 
-    def _try(self, label: str, work: Callable[[Tx], T]) -> T:
+    def _try(self, label: str, work: Callable[[Tx], T], by: Waiter | None) -> T:
         # The same as `with self.transaction(label)`, without the cost of a generator: every job comes through here.
         tx = self.begin(label)
         try:
@@ -200,7 +203,7 @@ class Database(ABC):
             self._settle(tx)
         finally:
             self.end(tx)
-        self._settled(tx)
+        self._settled(tx, by)
         return answer
 
     def pause_after_conflict(self) -> None:

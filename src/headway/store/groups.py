@@ -189,15 +189,17 @@ def advance_all(tx: Tx, locked: Collection[Group], actor: Actor) -> None:
     busy = {group_id for (group_id,) in tx.run("open_of_stages", rows=json.dumps(begun))} if begun else set()
     for group in locked:
         if group.id not in busy:
-            advance(tx, group, actor)
+            advance(tx, group, actor, over=True)
 
 
-def advance(tx: Tx, group: Group, actor: Actor) -> None:
-    """After members of a locked group have ended: opens the next stage, or concludes. Does nothing if none is due."""
+def advance(tx: Tx, group: Group, actor: Actor, *, over: bool = False) -> None:
+    """After members of a locked group have ended: opens the next stage, or concludes. Does nothing if none is due.
+    `over`: nothing of its stage is open any more, which was looked up already."""
     if group.finished_at is not None:
         return
     stage, released = group.stage, False
-    while stage >= 0 and not released and not tx.run("stage_is_open", group_id=group.id, stage=stage):
+    while stage >= 0 and not released and (over or not tx.run("stage_is_open", group_id=group.id, stage=stage)):
+        over = False
         ended = [_member(row) for row in tx.run("stage_members", group_id=group.id, stage=stage)]
         verdict = plan.judge(group.on_failure, ended)
         if verdict is not Verdict.GO_ON:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import secrets
 import select
 import threading
 import time
@@ -235,6 +236,8 @@ class PostgresDatabase(Database):
         )
         self.opening = threading.Lock()
         self.closed = False
+        # By which our own notifications are known: their news is told to this process without the way round.
+        self.mark = secrets.token_hex(8)
         self.notifier: Notifier | None = None
         self.listener: Listener | None = None
 
@@ -345,8 +348,8 @@ class PostgresDatabase(Database):
             self.listener.start()
         return waiter
 
-    def announce(self) -> None:
-        super().announce()
+    def announce(self, besides: Waiter | None = None) -> None:
+        super().announce(besides)
         if self.notifier is None:
             self.notifier = Notifier(self)
             self.notifier.start()
@@ -410,7 +413,7 @@ class Notifier(threading.Thread):
             return
         self.due.clear()
         try:
-            self.database.once("notify")
+            self.database.once("notify_others", by=self.database.mark)
         except (HeadwayError, psycopg.Error):
             # A hint only: whoever waits polls anyway, and the next commit tries again.
             return
@@ -446,8 +449,12 @@ class Listener(threading.Thread):
             connection.execute(f"listen {CHANNEL}")
             self._nudge()  # whatever was committed before we listened
             while not self.ended.is_set():
-                for _ in connection.notifies(timeout=60.0, stop_after=1):
-                    self._nudge()
+                for said in connection.notifies(timeout=60.0, stop_after=1):
+                    self.hear(said.payload)
+
+    def hear(self, by: str) -> None:
+        if by != self.database.mark:
+            self._nudge()
 
     def _nudge(self) -> None:
         for waiter in list(self.database.waiters):

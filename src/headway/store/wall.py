@@ -90,8 +90,8 @@ class Walled(Database):
     def watchers(self, found: list[Waiter]) -> None:
         self.inner.watchers = found
 
-    def announce(self) -> None:
-        self.inner.announce()
+    def announce(self, besides: Waiter | None = None) -> None:
+        self.inner.announce(besides)
 
     def check(self) -> list[str]:
         return self.inner.check()

@@ -91,8 +91,8 @@ def retry_in_a_second_transaction() -> None:
         later.append(lambda tx: insert(tx, parent, actor, auto=True, **wishes))
         return 0
 
-    def twice(self: Database, label: str, work: Callable[[Tx], Any]) -> Any:
-        answer = transact(self, label, work)
+    def twice(self: Database, label: str, work: Callable[[Tx], Any], **more: Any) -> Any:
+        answer = transact(self, label, work, **more)
         while later:
             transact(self, "second", later.pop())
         return answer
@@ -181,9 +181,9 @@ def stage_advanced_by_counting_without_the_lock() -> None:
                 meet.wait(0.5)
         turn(self, ended, *rest)
 
-    def trust(tx: Tx, group: Group, actor: Actor) -> None:
+    def trust(tx: Tx, group: Group, actor: Actor, **more: Any) -> None:
         if not getattr(counted, "others", {}).get(group.id):
-            advance(tx, group, actor)
+            advance(tx, group, actor, **more)
 
     worker.Worker._turn = count_first  # type: ignore[method-assign, assignment]
     groups.advance = trust
@@ -218,7 +218,7 @@ def outbox_in_a_second_transaction() -> None:
     transact = Database.transact
     columns = "tenant_id, endpoint_id, event_id, event, job_id, url, max_tries, due_at, created_at"
 
-    def twice(self: Database, label: str, work: Callable[[Tx], Any]) -> Any:
+    def twice(self: Database, label: str, work: Callable[[Tx], Any], **more: Any) -> Any:
         if label != "cancel":
             return transact(self, label, work)
         later: list[tuple[Any, ...]] = []
@@ -235,7 +235,7 @@ def outbox_in_a_second_transaction() -> None:
                 values = ", ".join("null" if value is None else repr(value) for value in row)
                 say_only(tx, f"insert into hw_delivery ({columns}) values ({values})")
 
-        answer = transact(self, label, without)
+        answer = transact(self, label, without, **more)
         for _ in range(5):
             faults.point("in_between")  # a while, so that a kill at every fifth point comes into it
         transact(self, "second", late)

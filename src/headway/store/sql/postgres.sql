@@ -22,6 +22,10 @@ select id, name, paused_at, paused_until, pause_note, version from hw_tenant whe
 -- name: notify
 select pg_notify('headway', '');
 
+-- name: notify_others
+-- Whoever says `by` has told its own process already.
+select pg_notify('headway', :by);
+
 -- name: first_places
 select b.id, -j.priority, j.position, j.created_at, j.id, j.group_id, j.stage from {ids} b cross join lateral (
   select k.priority, k.position, k.created_at, k.id, k.group_id, k.stage from hw_job k where k.bucket_id = b.id and k.gate = 1

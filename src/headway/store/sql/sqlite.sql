@@ -13,6 +13,8 @@
 -- name: notify
 -- Other processes watch the log file.
 
+-- name: notify_others
+
 -- name: first_places
 -- The first places of several buckets at once.
 select j.bucket_id, -j.priority, j.position, j.created_at, j.id, j.group_id, j.stage from json_each(:ids) b join hw_job j on j.id in (

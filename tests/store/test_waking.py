@@ -1,0 +1,63 @@
+"""Who hears that work was made: everybody but the one that has looked already, and nobody twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from headway.store.db import Database, Tx
+from headway.store.postgres import PostgresDatabase, PostgresWaiter
+from tests.support.waiting import until
+
+
+@pytest.fixture
+def two(postgres_url: str) -> Iterator[tuple[PostgresDatabase, PostgresDatabase]]:
+    ours, theirs = PostgresDatabase(postgres_url), PostgresDatabase(postgres_url)
+    yield ours, theirs
+    ours.close()
+    theirs.close()
+
+
+def waiting(database: Database) -> PostgresWaiter:
+    """One that hears: whoever begins to listen is nudged once for what was before."""
+    waiter = database.waiter()
+    assert isinstance(waiter, PostgresWaiter)
+    until(waiter.event.is_set, "a listener")
+    waiter.event.clear()
+    return waiter
+
+
+def make_work(database: Database, by: PostgresWaiter | None = None) -> None:
+    database.transact("work", Tx.wake, by=by)
+
+
+def test_who_made_the_work_is_not_woken_by_it(two: tuple[PostgresDatabase, PostgresDatabase]) -> None:
+    ours, theirs = two
+    maker, far = waiting(ours), waiting(theirs)
+    beside = ours.waiter()
+    assert isinstance(beside, PostgresWaiter)
+    make_work(ours, by=maker)
+    assert (maker.event.is_set(), beside.event.is_set()) == (False, True)
+    until(far.event.is_set, "the other process")
+    make_work(ours)
+    assert maker.event.is_set()
+
+
+def test_our_own_notification_wakes_nobody_again(two: tuple[PostgresDatabase, PostgresDatabase]) -> None:
+    ours, theirs = two
+    near = waiting(ours)
+    assert ours.listener is not None
+    hear, heard = ours.listener.hear, [""]
+
+    def listen(by: str) -> None:
+        near.event.clear()
+        hear(by)
+        heard.append(by if near.event.is_set() else "")
+
+    ours.listener.hear = listen  # type: ignore[method-assign]
+    make_work(ours)
+    until(lambda: len(heard) == 2, "our own word")
+    make_work(theirs)
+    until(lambda: len(heard) == 3, "theirs")
+    assert heard == ["", "", theirs.mark]
