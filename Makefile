@@ -18,8 +18,9 @@ demo: .venv/.headway ## start Headway on a SQLite file and show jobs at work
 
 test: .venv/.headway ## run every test, on SQLite and PostgreSQL
 	@echo "Running the tests"
-	@$(BIN)/python -m pytest $(or $(ARGS),--numprocesses 2 --dist worksteal --tb native -r fE --ignore tests/system)
-	@$(if $(ARGS),,echo "Running the tests of whole systems: killed, loaded, alone on the machine" && $(BIN)/python -m pytest tests/system)
+	@$(BIN)/python -m compileall -q src tests
+	@$(BIN)/python -m pytest $(or $(ARGS),--numprocesses 2 --dist worksteal --tb native -r fE -m "not alone")
+	@$(if $(ARGS),,echo "Running the tests of whole systems: killed, loaded, alone on the machine" && $(BIN)/python -m pytest tests/system -m alone)
 
 check: .venv/.headway ## check format, lint, types and import contracts
 	@echo "Checking the format"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.life import Life
 from tests.support.postgres import fresh_database
-from tests.support.scratch import scratch_directory
+from tests.support.templates import sqlite_copy
 
 
 @pytest.fixture
@@ -32,12 +32,14 @@ def sqlite_life(sqlite_url: str) -> Iterator[Life]:
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def shared_url(request: pytest.FixtureRequest, postgres_server: str, scratch: Path) -> Iterator[str]:
+def shared_url(
+    request: pytest.FixtureRequest, postgres_server: str, postgres_template: str, scratch: Path, sqlite_template: Path
+) -> Iterator[str]:
     with ExitStack() as stack:
         if request.param == "sqlite":
-            yield str(stack.enter_context(scratch_directory(root=scratch)) / "headway.db")
+            yield stack.enter_context(sqlite_copy(sqlite_template, root=scratch))
         else:
-            yield stack.enter_context(fresh_database(postgres_server))
+            yield stack.enter_context(fresh_database(postgres_server, template=postgres_template))
 
 
 @pytest.fixture(scope="module")

@@ -29,8 +29,8 @@ from headway.model.plan import NewGroup, NewMember
 from headway.model.policies import Concurrency
 from headway.model.retry import RetryPolicy
 from headway.model.states import State
-from headway.store import claims, groups, reservations, targets, workers
-from headway.store.db import Database, Tx
+from headway.store import choosing, claims, groups, reservations, targets, workers
+from headway.store.db import Database, Row, Tx
 from headway.store.lanes import Lanes
 from tests.support.life import ADA, BROKEN, FINAL, Life
 from tests.support.oracle import Expected, Oracle, Promise, Served, Wishes, Work
@@ -354,7 +354,7 @@ class World(Life):
 
         def work(tx: Tx) -> list[Claim]:
             view, _ = claims.lock_and_look(tx, lanes, ADA)
-            claims.settle_reservations(tx, view, lanes)
+            choosing.settle_reservations(tx, view, lanes)
             return []
 
         self._compare(0, lambda _: True, work)
@@ -480,7 +480,11 @@ def short_burst(monkeypatch: pytest.MonkeyPatch) -> None:
 def worlds(life: Life, seeds: Iterator[int]) -> Iterator[World]:
     for seed in seeds:
         wipe(life.database)
-        yield World(life.url, life.database, life.clock, seed)
+        with pytest.MonkeyPatch.context() as patch:
+            if seed % 2:  # looks at the front of the queue first, as where there are many kinds of work
+                patch.setattr(choosing, "MANY", 0)
+                patch.setattr(choosing, "SPARE", seed % 3)
+            yield World(life.url, life.database, life.clock, seed)
 
 
 def live_through(life: Life, count: int) -> int:
@@ -533,8 +537,8 @@ def bucket_by_bucket(
     buckets: Sequence[rules.Bucket],
     rooms: rules.Rooms,
     places: picking.Source,
-    others: picking.Others,
-    turns: picking.Turns | None,
+    others: picking.Others = tuple,
+    turns: picking.Turns | None = None,
 ) -> list[picking.Pick]:
     found: list[picking.Pick] = []
     for bucket in buckets:
@@ -554,6 +558,10 @@ def count_each(rooms: object, lanes: object, stage: object, count: object) -> No
     """The running jobs of a stage take as many places as they are."""
 
 
+def three_of_the_front(self: choosing.Sight, tenant_id: int, most: int) -> list[Row]:
+    return self.tx.run("front", tenant_id=tenant_id, limit=3)
+
+
 MUTANTS: dict[str, tuple[object, str, object]] = {
     "what a claim takes is not counted": (rules.Rooms, "take", take_nothing),
     "who holds a target does not matter": (targets, "head", first_in_line),
@@ -564,13 +572,14 @@ MUTANTS: dict[str, tuple[object, str, object]] = {
     "reserved lanes stay open": (rules, "reserve", reserve_nothing),
     "reserved targets stay open": (rules, "shut_targets", lambda reserved, streaks: set()),
     "no job ever goes before a direct call": (reservations, "BURST", 10**6),
-    "one kind of work after the other": (claims, "plan", bucket_by_bucket),
+    "one kind of work after the other": (choosing, "plan", bucket_by_bucket),
+    "the front of the queue is all there is": (choosing.Sight, "front", three_of_the_front),
     "nobody joins a full lane": (rules.Rooms, "keeps", lambda self, bucket: False),
     "anybody's stage joins": (rules.Rooms, "lets_join", any_stage),
     "members join past whoever waits": (rules.Rooms, "drain", lambda self, lanes: False),
     "each member takes a place": (rules, "_gather", count_each),
     "age counts for nothing": (picking.Aging, "effective", lambda self, priority, queued_at: priority),
-    "nobody takes turns": (claims, "_turns", lambda sight, ready: None),
+    "nobody takes turns": (choosing, "_turns", lambda sight, ready: None),
     "who came first is always first": (picking, "in_turn", lambda tenants, turns: sorted(tenants)),
     "turns are forgotten": (claims, "told", lambda picks: {}),
     "what a tenant runs in one claim is not counted": (rules.Rooms, "enter", uncounted),

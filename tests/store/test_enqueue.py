@@ -347,7 +347,7 @@ def enqueue_behind_a_writer(crowd: Life, count: int) -> list[Any]:
     writer = crowd.database.begin("busy")
     with ThreadPoolExecutor(count) as pool:
         futures = [pool.submit(crowd.enqueue, params=json.dumps({"n": n})) for n in range(count)]
-        until(lambda: len(crowd.client._wishes) == count - 1, "that all but the first wait")
+        until(lambda: len(crowd.client.intake.shared.wishes) == count - 1, "that all but the first wait")
         crowd.database.end(writer)
     return futures
 
@@ -371,7 +371,7 @@ def test_when_a_shared_commit_fails_all_who_shared_it_hear_so_and_the_next_ones_
     writer = database.begin("busy")
     with ThreadPoolExecutor(9) as pool:
         futures = [pool.submit(crowd.enqueue) for _ in range(9)]
-        until(lambda: len(crowd.client._wishes) == 8, "that all but the first wait")
+        until(lambda: len(crowd.client.intake.shared.wishes) == 8, "that all but the first wait")
         database.failures = 1
         database.end(writer)
     first, *others = sorted(futures, key=lambda future: future.exception() is not None)
@@ -394,16 +394,16 @@ def test_who_is_interrupted_while_waiting_keeps_nobody_else_waiting(crowd: Life,
         return started
 
     def interrupt() -> None:
-        until(lambda: len(crowd.client._wishes) == 1, "that the main thread waits")
+        until(lambda: len(crowd.client.intake.shared.wishes) == 1, "that the main thread waits")
         if chosen:
-            with crowd.client._collecting:
-                crowd.client._choose_leader()
+            with crowd.client.intake.shared.collecting:
+                crowd.client.intake.shared.choose_leader()
         signal.pthread_kill(main, signal.SIGINT)
 
     main = threading.main_thread().ident or 0
     writer = crowd.database.begin("busy")
     first = thread()
-    until(lambda: crowd.client._led and not crowd.client._wishes, "that somebody leads")
+    until(lambda: crowd.client.intake.shared.led and not crowd.client.intake.shared.wishes, "that somebody leads")
     helper = threading.Thread(target=interrupt, daemon=True)
     helper.start()
     with pytest.raises(KeyboardInterrupt):
@@ -421,7 +421,7 @@ def test_keys_and_plain_jobs_share_commits_too(crowd: Life) -> None:
     writer = crowd.database.begin("busy")
     with ThreadPoolExecutor(12) as pool:
         futures = [pool.submit(crowd.client.enqueue, crowd.new(key=f"k{n % 3}" if n % 2 else None)) for n in range(12)]
-        until(lambda: len(crowd.client._wishes) == 11, "that all but the first wait")
+        until(lambda: len(crowd.client.intake.shared.wishes) == 11, "that all but the first wait")
         crowd.database.end(writer)
     answers = [future.result() for future in futures]
     assert sum(created for _, created in answers) == 6 + 3
@@ -490,7 +490,7 @@ def test_enqueues_do_not_wait_for_each_other_on_postgresql(postgres_life: Life) 
     life = postgres_life
     life.enqueue()
     with ThreadPoolExecutor(1) as pool, life.database.transaction("slow") as slow:
-        inserted = life.client._insert(
+        inserted = life.client.intake.insert(
             slow, life.client.tenant_id, [(life.new(), 1, None), (life.new(key="a"), 1, None)]
         )
         assert all(created for _, created in inserted)
@@ -503,7 +503,7 @@ def test_the_store_is_the_seam_for_both(life: Life) -> None:
     """A job that a transaction made is undone with it."""
 
     def work(tx: Tx) -> None:
-        life.client._insert(tx, life.client.tenant_id, [(life.new(), bucket, None)])
+        life.client.intake.insert(tx, life.client.tenant_id, [(life.new(), bucket, None)])
         raise BadInput("no")
 
     bucket = life.job(life.enqueue()).bucket_id

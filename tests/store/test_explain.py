@@ -29,7 +29,7 @@ from headway.model.policies import Concurrency
 from headway.model.retry import RetryPolicy
 from headway.model.states import State
 from headway.model.waiting import Blocker, Explanation
-from headway.store import claims, groups, reading, reservations, workers
+from headway.store import choosing, claims, groups, queue_reading, reservations, workers
 from headway.store.db import Database, Tx
 from headway.store.lanes import Lanes
 from tests.support.life import ADA, FINAL, Life
@@ -277,7 +277,7 @@ class World:
     def _grant(self, *_: Choice) -> None:
         def work(tx: Tx) -> None:
             view, _ = claims.lock_and_look(tx, self.lanes, ADA)
-            claims.settle_reservations(tx, view, self.lanes)
+            choosing.settle_reservations(tx, view, self.lanes)
 
         self.transact(work)
 
@@ -317,8 +317,8 @@ class World:
         found: dict[int, Any] = {}
         with self.database.read() as tx:
             for client in self.people:
-                for one in reading.queue(tx, client.tenant_id, 200):
-                    explained = reading.explain(tx, client.tenant_id, one.view.job.id)
+                for one in queue_reading.queue(tx, client.tenant_id, 200):
+                    explained = queue_reading.explain(tx, client.tenant_id, one.view.job.id)
                     # The list says less of a stage that is not open: it does not look into the group.
                     shown = [STAGE if blocker.kind == "stage" else blocker for blocker in explained.blockers]
                     assert shown == one.blockers, (explained, one.blockers)
@@ -369,7 +369,7 @@ def test_a_job_without_blockers_is_claimed_next_and_no_other(life: Life) -> None
 
 def explain(life: Life, job_id: int, tenant_id: int = 1) -> Explanation:
     with life.database.read() as tx:
-        return reading.explain(tx, tenant_id, job_id)
+        return queue_reading.explain(tx, tenant_id, job_id)
 
 
 def claim(life: Life, count: int = 1) -> list[int]:
@@ -517,8 +517,8 @@ class Clockwork(World):
         found: dict[int, int | None] = {}
         with self.database.read() as tx:
             for client in self.people:
-                for one in reading.queue(tx, client.tenant_id, 200):
-                    expected = reading.explain(tx, client.tenant_id, one.view.job.id).start_estimate
+                for one in queue_reading.queue(tx, client.tenant_id, 200):
+                    expected = queue_reading.explain(tx, client.tenant_id, one.view.job.id).start_estimate
                     assert expected is None or expected.p50 == expected.p90
                     found[one.view.job.id] = None if expected is None else expected.p50
         return found
@@ -577,8 +577,8 @@ def explaining(url: str, count: int) -> int:
             connection.trace_v2(
                 apsw.SQLITE_TRACE_PROFILE, lambda event: steps.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"])
             )
-            far = reading.explain(tx, client.tenant_id, 1000 + count - 1)
-            near = reading.queue(tx, client.tenant_id)
+            far = queue_reading.explain(tx, client.tenant_id, 1000 + count - 1)
+            near = queue_reading.queue(tx, client.tenant_id)
             connection.trace_v2(0, None)
         assert (far.rank, far.blockers[-1].kind, near[0].view.rank) == (None, "behind", 1)
         return sum(steps)

@@ -1,4 +1,4 @@
-"""The databases the tests stand on: fresh, empty, apart from each other, and gone afterwards."""
+"""The databases the tests stand on: fresh, with the schema or empty, apart from each other, and gone afterwards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import psutil
 import psycopg
 import pytest
 
+from tests.support.life import Life, raw_connection
 from tests.support.postgres import fresh_database
+from tests.support.templates import make_template
 
 OWNER = """
 import os, pathlib, sys
@@ -24,21 +26,53 @@ with postgres_server(directory=pathlib.Path(sys.argv[1])) as dsn:
 """
 
 
-def test_sqlite_url_is_a_new_file(sqlite_url: str) -> None:
-    assert not Path(sqlite_url).exists()
-    connection = apsw.Connection(sqlite_url)
+def test_an_empty_sqlite_url_is_a_new_file(empty_sqlite_url: str) -> None:
+    assert not Path(empty_sqlite_url).exists()
+    connection = apsw.Connection(empty_sqlite_url)
     connection.execute("create table kept (n integer)")
     connection.execute("insert into kept values (1)")
     connection.close()
-    again = apsw.Connection(sqlite_url)
+    again = apsw.Connection(empty_sqlite_url)
     assert again.execute("select n from kept").fetchall() == [(1,)]
     again.close()
 
 
-def test_postgres_url_is_an_empty_database(postgres_url: str) -> None:
-    assert postgres_url.startswith("postgresql://")
-    with psycopg.connect(postgres_url) as connection:
+def test_an_empty_postgres_url_is_an_empty_database(empty_postgres_url: str) -> None:
+    assert empty_postgres_url.startswith("postgresql://")
+    with psycopg.connect(empty_postgres_url) as connection:
         assert connection.execute("select count(*) from pg_tables where schemaname = 'public'").fetchone() == (0,)
+
+
+def everything(url: str) -> dict[str, object]:
+    """How each table was made and what is in it, but for the time of the migration."""
+    with raw_connection(url) as raw:
+        if url.startswith("postgresql://"):
+            named = "select tablename from pg_tables where schemaname = 'public'"
+            made = "select table_name, column_name, data_type, column_default from information_schema.columns"
+            text = f"{made} where table_schema = 'public' order by 1, 2"
+        else:
+            named = "select name from sqlite_schema where type = 'table'"
+            text = "select type, name, sql from sqlite_schema order by 1, 2"
+        tables = [name for (name,) in raw.execute(named).fetchall()]
+        held = {name: raw.execute(f"select * from {name} order by 1").fetchall() for name in tables}
+        held["hw_schema"] = [version for version, _ in held["hw_schema"]]
+        return {**held, "made": raw.execute(text).fetchall()}
+
+
+def test_a_copied_database_is_as_the_migrations_make_one(
+    database_url: str, empty_sqlite_url: str, empty_postgres_url: str
+) -> None:
+    made = empty_postgres_url if database_url.startswith("postgresql://") else empty_sqlite_url
+    make_template(made)
+    assert everything(database_url) == everything(made)
+
+
+def test_copied_sqlite_files_are_whole_and_apart(sqlite_url: str, sqlite_template: Path) -> None:
+    assert [file.name for file in Path(sqlite_url).parent.iterdir()] == ["headway.db"]
+    before = sqlite_template.read_bytes()
+    with Life(sqlite_url) as life:
+        life.enqueue()
+    assert sqlite_template.read_bytes() == before
 
 
 def test_postgres_acknowledges_after_the_commit_is_written(postgres_url: str) -> None:
@@ -46,9 +80,11 @@ def test_postgres_acknowledges_after_the_commit_is_written(postgres_url: str) ->
         assert connection.execute("show synchronous_commit").fetchone() == ("on",)
 
 
-def test_postgres_databases_do_not_see_each_other(postgres_server: str, postgres_url: str) -> None:
+def test_postgres_databases_do_not_see_each_other(
+    postgres_server: str, postgres_template: str, postgres_url: str
+) -> None:
     with (
-        fresh_database(postgres_server) as other_url,
+        fresh_database(postgres_server, template=postgres_template) as other_url,
         psycopg.connect(postgres_url) as one,
         psycopg.connect(other_url) as other,
     ):

@@ -20,7 +20,7 @@ from headway.model.outcome import Completed, Failed, FailureKind, Interrupted, L
 from headway.model.plan import Member, NewGroup, Verdict
 from headway.model.policies import Concurrency
 from headway.model.states import State
-from headway.store import plans_reading, reading
+from headway.store import plans_reading, queue_reading
 from headway.store.db import Row, Tx
 from headway.store.postgres import PostgresTx
 from headway.store.sqlite import SqliteTx
@@ -585,8 +585,8 @@ def test_a_step_that_waits_says_for_whom(life: Life) -> None:
     made = make(life, "a b", "c")
     behind = make(life, "a", after_id=made)
     with life.database.read() as tx:
-        (waits,) = reading.explain(tx, life.client.tenant_id, job_of(life, made, "c")).blockers
-        (follows,) = reading.explain(tx, life.client.tenant_id, job_of(life, behind, "a")).blockers
+        (waits,) = queue_reading.explain(tx, life.client.tenant_id, job_of(life, made, "c")).blockers
+        (follows,) = queue_reading.explain(tx, life.client.tenant_id, job_of(life, behind, "a")).blockers
     one, other = (job_of(life, made, step) for step in "ab")
     assert (waits.kind, waits.by) == ("stage", f"job {one} (a, QUEUED), job {other} (b, QUEUED)")
     assert waits.detail == f"its stage is not open yet: stage 0 of group {made} has not ended"

@@ -17,7 +17,7 @@ from headway.engine.templates import Templates
 from headway.engine.tokens import Tokens
 from headway.engine.webhooks import Webhooks
 from headway.errors import NotFound
-from headway.store import plans_reading, reading, schedules, targets
+from headway.store import plans_reading, queue_reading, reading, schedules, targets
 from headway.store.db import Tx
 from headway.store.pages import Filters
 from headway.store.wall import walled
@@ -92,7 +92,7 @@ HARMLESS = {
 Look = Callable[[Tx, int, Things], object]
 LOOKS: dict[str, Look] = {
     "view": lambda tx, me, t: reading.view(tx, me, t.done),
-    "explain": lambda tx, me, t: reading.explain(tx, me, t.queued),
+    "explain": lambda tx, me, t: queue_reading.explain(tx, me, t.queued),
     "last_of_chain": lambda tx, me, t: reading.last_of_chain(tx, me, t.failed),
     "target": lambda tx, me, t: targets.shown(tx, me, t.target),
     "group_view": lambda tx, me, t: plans_reading.group_view(tx, me, t.group),
@@ -161,7 +161,7 @@ def test_lists_have_only_what_is_ones_own(shared_life: Life, mine: tuple[Client,
         desks = targets.listed(tx, tenant_id).items
         counted = reading.counts(tx, tenant_id, since=0)
     with client.database.beyond().read() as tx:  # why a job waits depends on everybody's
-        queue = reading.queue(tx, tenant_id, 200)
+        queue = queue_reading.queue(tx, tenant_id, 200)
     assert {one.job.tenant_id for one in jobs} == {tenant_id}
     assert {one.tenant_id for one in runs} == {tenant_id}
     assert [one.group.id for one in found] == [own.failed_group, own.group]

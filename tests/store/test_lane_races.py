@@ -30,7 +30,7 @@ from headway.model.job import Claim, Options
 from headway.model.outcome import Completed, Interrupted, Outcome
 from headway.model.policies import Concurrency
 from headway.model.retry import RetryPolicy
-from headway.store import claims, reservations
+from headway.store import choosing, claim_view, claims, reservations
 from headway.store.db import Tx
 from headway.store.lanes import Lanes, resources
 from headway.store.postgres import PostgresDatabase
@@ -76,7 +76,7 @@ def reserve(pair: Life, *, lanes: list[int] | None = None, target: str | None = 
         number = reservations.add(
             tx, pair.client.tenant_id, lanes=lanes or [], target_id=target_id, holder="call", actor=ADA, worker_id=7
         )
-        claims.settle_reservations(tx, claims.look(tx), known)
+        choosing.settle_reservations(tx, claim_view.look(tx), known)
         return number
 
     return pair.database.transact("reserve", work)

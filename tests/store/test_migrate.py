@@ -57,8 +57,8 @@ def indexes(database: Database) -> set[tuple[str, bool]]:
     return {(name, unique) for name, unique in own if not name.endswith(("_pkey", "_key")) or name == "hw_job_key"}
 
 
-def test_a_fresh_database_gets_every_migration_once(database_url: str) -> None:
-    database = open_database(database_url)
+def test_a_fresh_database_gets_every_migration_once(empty_url: str) -> None:
+    database = open_database(empty_url)
     assert migrate(database) == versions()
     assert migrate(database) == []
     with database.read() as tx:
@@ -71,14 +71,14 @@ def test_migrations_are_numbered_without_a_gap() -> None:
     assert versions() == list(range(1, len(versions()) + 1))
 
 
-def test_a_second_opening_changes_nothing(database_url: str) -> None:
-    with Life(database_url) as life:
+def test_a_second_opening_changes_nothing(empty_url: str) -> None:
+    with Life(empty_url) as life:
         job_id = life.in_state("FAILED")
         before = life.everything()
-    again = open_database(database_url)
+    again = open_database(empty_url)
     assert migrate(again) == []
     again.close()
-    with Life(database_url) as life:
+    with Life(empty_url) as life:
         assert life.everything(job_id)["job"] == before["job"]
 
 
@@ -97,19 +97,19 @@ def test_both_databases_guard_the_same(sqlite_life: Life, postgres_life: Life) -
     assert {name for name in theirs if not name.endswith("_whole")} == ours  # SQLite cannot truncate
 
 
-def test_threads_that_migrate_at_once(database_url: str) -> None:
-    databases = [open_database(database_url) for _ in range(4)]
+def test_threads_that_migrate_at_once(empty_url: str) -> None:
+    databases = [open_database(empty_url) for _ in range(4)]
     done = [future.result() for future in at_once([lambda d=d: migrate(d) for d in databases])]  # type: ignore[misc]
     assert sorted(version for ran in done for version in ran) == versions()  # each once, whoever did which
     for database in databases:
         database.close()
 
 
-def test_processes_that_migrate_at_once(database_url: str) -> None:
+def test_processes_that_migrate_at_once(empty_url: str) -> None:
     """They open the file, switch it to WAL and make the schema, all at the same moment."""
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", MIGRATE, database_url],
+            [sys.executable, "-c", MIGRATE, empty_url],
             cwd=Path(__file__).parents[2] / "src",
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -125,16 +125,16 @@ def test_processes_that_migrate_at_once(database_url: str) -> None:
     answers = [process.communicate(timeout=60) for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0], answers
     assert sorted(version for out, _ in answers for version in json.loads(out)) == versions()
-    with Life(database_url) as life:
+    with Life(empty_url) as life:
         assert life.status(life.enqueue()) == "QUEUED"
 
 
-def test_a_newer_schema_is_refused_and_left_alone(database_url: str) -> None:
-    with Life(database_url) as life:
+def test_a_newer_schema_is_refused_and_left_alone(empty_url: str) -> None:
+    with Life(empty_url) as life:
         life.enqueue()
-    with raw_connection(database_url) as raw:
+    with raw_connection(empty_url) as raw:
         raw.execute("insert into hw_schema (version, applied_at) values (999, 0)")
-    database = open_database(database_url)
+    database = open_database(empty_url)
     with pytest.raises(Refused) as refusal:
         migrate(database)
     known = f"this Headway knows up to {versions()[-1]}"
@@ -152,11 +152,11 @@ def test_one_version_ahead_is_already_too_new() -> None:
         refuse_newer(versions()[-1] + 1)
 
 
-def test_a_migration_that_fails_leaves_nothing_behind(postgres_url: str) -> None:
+def test_a_migration_that_fails_leaves_nothing_behind(empty_postgres_url: str) -> None:
     """Somebody has a table of that name: nothing is made, and when it is gone everything is."""
-    with psycopg.connect(postgres_url, autocommit=True) as raw:
+    with psycopg.connect(empty_postgres_url, autocommit=True) as raw:
         raw.execute("create table hw_event (mine integer)")
-        database = open_database(postgres_url)
+        database = open_database(empty_postgres_url)
         with pytest.raises(psycopg.errors.DuplicateTable):
             migrate(database)
         assert columns(database) == {"hw_event": {"mine"}}
@@ -165,13 +165,13 @@ def test_a_migration_that_fails_leaves_nothing_behind(postgres_url: str) -> None
         database.close()
 
 
-def test_a_migration_that_fails_in_the_middle_leaves_nothing_behind(sqlite_url: str) -> None:
-    broken = Stumbling(sqlite_url)
+def test_a_migration_that_fails_in_the_middle_leaves_nothing_behind(empty_sqlite_url: str) -> None:
+    broken = Stumbling(empty_sqlite_url)
     with pytest.raises(Exception, match="already exists"):
         migrate(broken)
     assert columns(broken) == {}
     broken.close()
-    database = open_database(sqlite_url)
+    database = open_database(empty_sqlite_url)
     assert migrate(database) == versions()
     database.close()
 
@@ -183,10 +183,10 @@ class Stumbling(SqliteDatabase):
         super().execute_script(tx, text + "create table hw_tenant (again integer);")
 
 
-def test_tables_of_other_programs_may_stand_beside_ours_on_postgresql(postgres_url: str) -> None:
-    with psycopg.connect(postgres_url, autocommit=True) as raw:
+def test_tables_of_other_programs_may_stand_beside_ours_on_postgresql(empty_postgres_url: str) -> None:
+    with psycopg.connect(empty_postgres_url, autocommit=True) as raw:
         raw.execute("create table orders (id integer)")
-    with Life(postgres_url) as life:
+    with Life(empty_postgres_url) as life:
         assert life.status(life.enqueue()) == "QUEUED"
 
 
@@ -232,9 +232,9 @@ def contents(database: Database, tables: dict[str, str]) -> dict[str, list[Row]]
         }
 
 
-def test_a_database_of_the_first_schema_with_data_in_it_is_brought_up_to_date(database_url: str) -> None:
-    old = open_database(database_url)
-    assert old.transact("migrate", lambda tx: _apply(tx, version=1))
+def test_a_database_of_the_first_schema_with_data_in_it_is_brought_up_to_date(empty_url: str) -> None:
+    old = open_database(empty_url)
+    assert old.transact("migrate", lambda tx: _apply(tx, version=1)) == 0
     tables = {name: ", ".join(sorted(found, key="id job_id".find)) for name, found in columns(old).items()}
     tables = {name: found for name, found in tables.items() if name not in ("hw_schema", "hw_tenant")}
     with old.transaction("fill") as tx:
@@ -248,14 +248,14 @@ def test_a_database_of_the_first_schema_with_data_in_it_is_brought_up_to_date(da
     old.close()
 
 
-def test_what_the_first_schema_left_goes_on_in_the_new_one(database_url: str) -> None:
+def test_what_the_first_schema_left_goes_on_in_the_new_one(empty_url: str) -> None:
     """Every job that was there comes to its end, also beside jobs on targets and under another policy."""
-    old = open_database(database_url)
+    old = open_database(empty_url)
     old.transact("migrate", lambda tx: _apply(tx, version=1))
     with old.transaction("fill") as tx:
         old.execute_script(tx, LEFT + ADVANCE[old.dialect])
     old.close()
-    with Life(database_url) as life:
+    with Life(empty_url) as life:
         new = [life.enqueue(target="desk"), life.enqueue(target="desk", task="other"), life.enqueue()]
         assert new == [8, 9, 10]
         assert life.client.enqueue(life.new(key="k")) == (4, False)

@@ -27,7 +27,7 @@ from headway.model.lanes import BURST
 from headway.model.outcome import Completed, Stopped
 from headway.model.plan import NewGroup
 from headway.model.policies import Concurrency
-from headway.store import claims, plans_reading, reservations, workers
+from headway.store import choosing, claim_view, claims, plans_reading, reservations, workers
 from headway.store.db import Call, Row, Tx
 from headway.store.lanes import Lanes
 from headway.store.postgres import PostgresDatabase
@@ -41,6 +41,7 @@ BY_INDEX = {
     "bucket_places": {"hw_job_ready"},
     "first_places": {"hw_job_ready"},
     "first_of_bucket": {"hw_job_ready"},
+    "front": {"hw_job_order"},
     "bucket_levels": {"hw_job_ready"},
     "level_places": {"hw_job_ready"},
     "ready_of_bucket": {"hw_job_ready"},
@@ -256,6 +257,7 @@ def live(life: Life) -> None:
     aged(life)
     direct_calls(life)
     in_groups(life)
+    database.transact("look", lambda tx: (tx.run("pin_plans"), tx.run("front", tenant_id=client.tenant_id, limit=108)))
     claimed = turn(life, 50)
     turn(life, 1, lambda task: task == "task3")
     for n, claim in enumerate(claimed):
@@ -349,9 +351,9 @@ def turn(life: Life, count: int, knows: Any = lambda _: True) -> list[Any]:
         return life.claim_in(tx, slots, knows=knows, lanes=lanes)
 
     with life.database.read() as tx:
-        view = claims.glance(tx)
+        view = claim_view.glance(tx)
         if not claims.unsettled(tx, view, lanes):
-            claims.pick(tx, view, lanes, knows, count)
+            choosing.pick(tx, view, lanes, knows, count)
     return life.database.transact("turn", work)
 
 

@@ -208,7 +208,7 @@ def test_who_enqueues_a_key_second_waits_for_the_first_to_be_stored_or_not(pair:
 
     def first() -> tuple[int, bool]:
         def work(tx: Tx) -> tuple[int, bool]:
-            (answer,) = pair.client._insert(tx, pair.client.tenant_id, [(pair.new(key="k"), 1, None)])
+            (answer,) = pair.client.intake.insert(tx, pair.client.tenant_id, [(pair.new(key="k"), 1, None)])
             pair.gated.act("first:made")
             if not kept:
                 raise HeadwayError("changed my mind")

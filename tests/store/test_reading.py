@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from headway.errors import BadInput, NotFound
+from headway.model.job import Run
 from headway.model.states import State
-from headway.store import pages, reading
+from headway.store import pages, queue_reading, reading
 from headway.store.db import Database, Tx, blocks, open_database, sql_text
 from headway.store.migrate import migrate
 from headway.store.pages import Filters, Page
@@ -152,7 +153,7 @@ def test_runs(full: Database) -> None:
 
 def test_the_queue_in_claim_order(full: Database) -> None:
     with full.read() as tx:
-        found = reading.queue(tx, 1, 50)
+        found = queue_reading.queue(tx, 1, 50)
     jobs = [one.view.job for one in found]
     assert [(-job.priority, job.position) for job in jobs] == sorted((-job.priority, job.position) for job in jobs)
     ranked = [(one.view.rank, one.view.job.status) for one in found]
@@ -176,9 +177,25 @@ def test_another_tenant_sees_nothing(full: Database) -> None:
     with full.read() as tx:
         assert reading.list_jobs(tx, 2).items == []
         assert reading.list_runs(tx, 2).items == []
-        assert reading.queue(tx, 2) == []
+        assert queue_reading.queue(tx, 2) == []
         with pytest.raises(NotFound):
             reading.view(tx, 2, 1)
+
+
+def test_a_page_of_failed_runs_looks_at_no_more_than_its_budget(full: Database) -> None:
+    """No index leads to them: a page that found few says where to go on, instead of looking at every run."""
+
+    def failed(cursor: str | None = None) -> Page[Run]:
+        with full.read() as tx:
+            return reading.list_runs(tx, 1, Filters(frozenset({State.FAILED}), task="task.5"), 200, cursor)
+
+    first = failed()
+    assert first.next is not None
+    assert 0 < len(first.items) < 200
+    rest = failed(first.next)
+    assert rest.next is None
+    expected = [n for n in range(MANY * 9 // 10, 0, -1) if n % 100 == 1 and n % 7 == 5]
+    assert [run.job_id for run in (*first.items, *rest.items)] == expected
 
 
 # --- cost ---------------------------------------------------------------------------------------------------------
@@ -229,7 +246,6 @@ def test_a_page_of_the_newest_looks_at_no_more_than_it_shows(postgres_url: str) 
             "walk_failed",
             "walk_held",
             "walk_runs",
-            "walk_failed_runs",
             "queue_jobs",
             "queue_order",
             "queue_rest",

@@ -11,7 +11,7 @@ import pytest
 
 from headway.model.outcome import Failed, FailureKind
 from headway.model.retry import RetryPolicy
-from headway.store import reading
+from headway.store import queue_reading, reading
 from headway.store.db import Tx
 from tests.support.life import TASK, Life
 
@@ -85,10 +85,10 @@ def test_the_beginning_of_the_queue_says_what_each_job_says_by_itself(life: Life
     life.set_limit(rng.choice([1, 2, None]))
     life.claim_next(rng.choice([0, 1, 3]))
     with life.database.read() as tx:
-        page = reading.queue_page(tx, 1, 5)
+        page = queue_reading.queue_page(tx, 1, 5)
         for one in page.items:
-            told = reading.explain(tx, 1, one.view.job.id)
+            told = queue_reading.explain(tx, 1, one.view.job.id)
             assert one.blockers == list(told.blockers)
             assert one.view.rank == told.rank
-        rest = reading.queue_page(tx, 1, 50, page.next) if page.next else page
-        assert all(one.blockers == list(reading.explain(tx, 1, one.view.job.id).blockers) for one in rest.items)
+        rest = queue_reading.queue_page(tx, 1, 50, page.next) if page.next else page
+        assert all(one.blockers == list(queue_reading.explain(tx, 1, one.view.job.id).blockers) for one in rest.items)

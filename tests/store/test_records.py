@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import apsw
 import pytest
 
-from headway.errors import NotFound
+from headway.errors import BadInput, NotFound
+from headway.model.excerpt import LOOKED_AT
 from headway.model.fingerprint import alike
 from headway.model.outcome import Completed, Failed, FailureKind, Skipped
 from headway.model.states import State
-from headway.store import deliveries, records
+from headway.store import beginnings, deliveries_reading, records
+from headway.store.beginnings import EVENTS, WINDOW
 from headway.store.db import Database, Tx
-from headway.store.pages import BUDGET, Filters, Page
+from headway.store.pages import Filters, Page
 from headway.store.records import Record
 from headway.store.wall import walled
-from tests.support.life import BROKEN, Life
+from tests.support.life import BROKEN, TASK, Life
 from tests.support.tenants import add_tenant
 
 MANY = 30_000
@@ -37,6 +40,9 @@ from (select n, BEGAN + n * 1000000 as at, case when n % 1000 = 1 and n < MANY *
 insert into hw_run (job_id, tenant_id, task, params, worker_id, started_at, status, finished_at, error)
 select id, 1, task, params, 1, created_at, status, created_at,
   case when status = 7 then 'ValueError: no file ' || id end from hw_job;
+insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, fence)
+select 1, 'job', id, v, case when v = 2 then 'job.claimed' else 'job.other' end, 3, created_at, '{}', 1
+from hw_job cross join (select 1 as v union all select 2 union all select 3 union all select 4) x order by id, v;
 """
 NUMBERS = {
     "sqlite": "with recursive g(n) as (select 1 union all select n + 1 from g where n < {count}) select n from g",
@@ -112,9 +118,9 @@ def test_pages_are_complete_and_newest_first(full: Database) -> None:
     assert every(full) == list(range(MANY, 0, -1))
     assert every(full, statuses=frozenset({State.FAILED})) == FAILED
     assert every(full, since=BEGAN + 100 * SECOND, until=BEGAN + 110 * SECOND) == list(range(109, 99, -1))
-    short = page(full, q="no file 9001")
-    assert (short.items, short.next is not None) == ([], True), f"nothing among the newest {BUDGET}, and it says so"
-    assert [record.job_id for record in page(full, short.next, q="no file 9001").items] == [9_001]
+    short = page(full, q="no file 1001")
+    assert (short.items, short.next is not None) == ([], True), f"nothing among the newest {EVENTS} events, it says so"
+    assert [record.job_id for record in page(full, short.next, q="no file 1001").items] == [1_001]
 
 
 def test_the_latest_failures(full: Database) -> None:
@@ -137,15 +143,95 @@ def test_nobody_sees_what_belongs_to_another_tenant(life: Life) -> None:
         assert len(records.latest_failures(tx, 1)) == len(records.list_records(tx, 1).items) == 1
 
 
+def test_runs_come_in_the_order_in_which_they_began(life: Life) -> None:
+    """Also of an old job that had to wait, and of one that was resumed after another had begun."""
+
+    def run(job_id: int) -> int:
+        life.clock.advance(1)
+        return life.run(job_id, BROKEN).id
+
+    old, resumed = life.enqueue(retry=0), life.in_state("PAUSED", retry=0)
+    later = [run(life.enqueue(retry=0)) for _ in range(3)]
+    life.client.resume(resumed)
+    run(resumed)
+    run(old)
+    expected = [old, *reversed(later), resumed]
+    failed = frozenset({State.FAILED})
+    for filters in ({}, {"statuses": failed}, {"q": "broken"}, {"statuses": failed, "q": "broken"}):
+        assert every(life.database, **filters) == expected, filters
+        pages: list[int] = []
+        cursor: str | None = None
+        while not pages or cursor is not None:
+            one = page(life.database, cursor, 1, **filters)
+            pages += [record.job_id for record in one.items]
+            cursor = one.next
+        assert pages == expected, filters
+
+
+def test_a_cursor_of_another_list_is_refused(life: Life) -> None:
+    for _ in range(3):
+        life.run(life.enqueue(retry=0), BROKEN)
+    failed: dict[str, Any] = {"statuses": frozenset({State.FAILED})}
+    by_event, by_job = page(life.database, limit=1).next, page(life.database, limit=1, **failed).next
+    assert by_event == page(life.database, limit=1, task=TASK).next
+    nothing: dict[str, Any] = {}
+    for cursor, filters in ((by_job, nothing), (by_event, failed), ("x", nothing), ("ZXZlbnQ6LTE", nothing)):
+        with pytest.raises(BadInput, match="cursor"):
+            page(life.database, cursor, **filters)
+
+
+def test_many_of_few_are_read_in_windows(full: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beginnings, "WINDOW", 6)
+    assert len(FAILED) < WINDOW
+    assert every(full, statuses=frozenset({State.FAILED})) == FAILED
+
+
+def test_params_are_shown_in_part_and_searched(life: Life) -> None:
+    (one, other) = (life.enqueue(params=json.dumps({"topic": topic})) for topic in ("Fog", "x" * 5_000))
+    life.run(one, Completed("1"))
+    life.run(other, Completed("1"))
+    found = {record.job_id: record for record in page(life.database).items}
+    assert found[one].given == "topic: Fog"
+    assert len(found[other].params) == LOOKED_AT + 1
+    assert every(life.database, q="fog") == [one]
+
+
+def test_failures_that_came_right_are_told(life: Life) -> None:
+    """By a retry, by a retry of a retry, by hand, or after a resume. Held ones are failures too."""
+    chain = life.run(life.enqueue(retry=0), BROKEN).id
+    second = life.client.retry(chain).id
+    life.run(second, BROKEN)
+    third = life.client.retry(second).id
+    life.run(third, Completed("1"))
+    hopeless = life.run(life.enqueue(retry=0), BROKEN).id
+    again = life.client.retry(hopeless).id
+    resolved, resumed, held = (life.in_state("ERROR") for _ in range(3))
+    life.client.resolve(resolved, None)
+    life.client.resume(resumed)
+    life.run(resumed, Completed("1"))
+    with life.database.read() as tx:
+        found = {one.job_id: one for one in records.latest_failures(tx, 1)}
+    assert {number: one.solved for number, one in found.items()} == {
+        **{chain: True, second: True, hopeless: False},
+        **{resolved: True, resumed: True, held: False},
+    }
+    assert again not in found
+    assert (found[held].kind, "the worker is gone" in found[held].error) == ("LOST", True)
+    assert sum(group.solved for group in alike(found.values())) == 4
+
+
 # --- cost ---------------------------------------------------------------------------------------------------------
 
 PARAMS: dict[str, object] = {
-    **{"tenant_id": 1, "limit": 2_000, "before": 1 << 62, "floor": 0, "now": 1, "mask": 1023},
-    **{"since": 0, "until": 1 << 62, "ids": "[1,1001,2001]"},
+    **{"tenant_id": 1, "limit": 2_000, "before": 1 << 62, "floor": 4 * MANY - 1_000, "now": 1, "mask": 1023},
+    **{"since": 0, "until": 1 << 62, "ids": "[1,1001,2001]", "id": MANY},
     **dict.fromkeys(("task", "failure_kind", "q", "target_id", "group_id", "schedule_id")),
 }
 # The index that leads to the jobs; the others are found by their number.
-LEADS = {"latest_failures": "hw_job_failed", "pick_records": None}
+LEADS = {
+    **{"latest_failures": "hw_job_failed", "pick_records": None, "tries_after": "hw_job_retries"},
+    **dict.fromkeys(("walk_begun", "event_before", "event_from", "begun_of", "latest_errors")),
+}
 
 
 @pytest.mark.parametrize("behind", [False, True], ids=["plain", "walled"])
@@ -160,17 +246,18 @@ def test_the_cost_does_not_grow_with_what_ended(full: Database, analysed: bool, 
 
 def test_the_guard_can_fail(full: Database) -> None:
     """A way to the failed that looks at every run is found out."""
-    with pytest.raises(AssertionError, match="walk_failed_runs"):
-        check(full, "walk_failed_runs", None)
+    text = "select job_id from hw_run where tenant_id = 1 and status = 7 order by job_id desc limit 2000"
+    with pytest.raises(AssertionError, match="failed runs"):
+        check(full, "failed runs", None, text)
 
 
-def check(database: Database, name: str, index: str | None) -> None:
+def check(database: Database, name: str, index: str | None, text: str | None = None) -> None:
     with database.read() as tx:
         tx.run("pin_plans")
         texts: dict[str, list[str]] = tx.texts  # type: ignore[attr-defined]
         connection: Any = tx.connection  # type: ignore[attr-defined]
         look = _sqlite if database.dialect == "sqlite" else _postgres
-        work, plan = look(connection, texts[name][0])
+        work, plan = look(connection, text or texts[name][0])
     assert work < (STEPS if database.dialect == "sqlite" else FEW), (name, work, plan)
     assert index is None or index in plan, (name, plan)
 
@@ -218,7 +305,7 @@ def test_the_log_of_deliveries_is_filtered_and_bounded(life: Life) -> None:
     about = client.deliveries(job=failed, event="job.run.failed").items
     assert {one.endpoint_id for one in about} == {hook.id for hook in hooks}
     with life.database.read() as tx:
-        latest = deliveries.latest(tx, [hook.id for hook in hooks], 2)
-        assert deliveries.latest(tx, [], 2) == {}
+        latest = deliveries_reading.latest(tx, [hook.id for hook in hooks], 2)
+        assert deliveries_reading.latest(tx, [], 2) == {}
     assert {number: len(found) for number, found in latest.items()} == {hook.id: 2 for hook in hooks}
     assert all(found[0].id > found[1].id for found in latest.values())

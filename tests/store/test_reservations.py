@@ -10,7 +10,7 @@ from headway.engine import limits
 from headway.model.lanes import BURST
 from headway.model.outcome import Completed
 from headway.model.policies import Concurrency
-from headway.store import claims, reservations
+from headway.store import choosing, claims, reservations
 from headway.store.db import Tx
 from headway.store.lanes import Lanes
 from tests.support.life import ADA, FINAL, TASK, Life
@@ -39,7 +39,7 @@ class Line(Life):
 
         def work(tx: Tx) -> None:
             view, _ = claims.lock_and_look(tx, lanes, ADA)
-            claims.settle_reservations(tx, view, lanes)
+            choosing.settle_reservations(tx, view, lanes)
 
         self.database.transact("look", work)
 

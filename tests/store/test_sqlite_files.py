@@ -31,14 +31,14 @@ def test_other_versions_are_not(version: tuple[int, int, int]) -> None:
 
 
 def test_the_library_in_use_is_not_affected_and_is_the_one_that_is_asked(
-    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+    empty_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert ".".join(map(str, lib_version())) == apsw.sqlite_lib_version()
     refuse_affected(lib_version())
     monkeypatch.setattr(sqlite, "lib_version", lambda: (3, 51, 2))
     with pytest.raises(Refused, match=r"3\.51\.2"):
-        open_database(sqlite_url)
-    assert not Path(sqlite_url).exists()
+        open_database(empty_sqlite_url)
+    assert not Path(empty_sqlite_url).exists()
 
 
 # --- durability ---
@@ -48,15 +48,15 @@ def pragma(connection: apsw.Connection, name: str) -> object:
     return connection.execute(f"pragma {name}").fetchall()[0][0]
 
 
-def test_every_connection_syncs_every_commit(sqlite_url: str) -> None:
+def test_every_connection_syncs_every_commit(empty_sqlite_url: str) -> None:
     """Read back from each: a string of pragmas that stops at the first one would cost durability unseen."""
-    with Life(sqlite_url) as life:
+    with Life(empty_sqlite_url) as life:
         database = life.database
         assert isinstance(database, SqliteDatabase)
         with database.read(), database.read(), database.read():
             life.enqueue()
         waiter = database.waiter()
-        database.backup(sqlite_url + ".copy")
+        database.backup(empty_sqlite_url + ".copy")
         assert len(database.connections) >= 4
         for connection in database.connections:
             assert pragma(connection, "synchronous") == 2
@@ -64,15 +64,15 @@ def test_every_connection_syncs_every_commit(sqlite_url: str) -> None:
             assert pragma(connection, "foreign_keys") == 1
         waiter.close()
         assert pragma(database.writer, "wal_autocheckpoint") == 1000
-    copy = open_database(sqlite_url + ".copy")
+    copy = open_database(empty_sqlite_url + ".copy")
     assert copy.check() == []
     copy.close()
 
 
-def test_a_pragma_that_is_not_accepted_is_a_refusal(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pragma_that_is_not_accepted_is_a_refusal(empty_sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sqlite.PRAGMAS, "journal_mode", "nonsense")
     with pytest.raises(Refused, match="did not accept journal_mode"):
-        open_database(sqlite_url)
+        open_database(empty_sqlite_url)
 
 
 def test_what_was_committed_is_there_after_the_last_connection_closed(sqlite_url: str) -> None:

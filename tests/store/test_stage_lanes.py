@@ -14,7 +14,7 @@ from headway.model.outcome import Completed
 from headway.model.plan import NewGroup, NewMember
 from headway.model.policies import Concurrency
 from headway.model.waiting import Explanation
-from headway.store import claims, reading, reservations
+from headway.store import choosing, claims, queue_reading, reservations
 from headway.store.db import Tx
 from headway.store.lanes import Lanes
 from headway.verify import check
@@ -59,7 +59,7 @@ class Stages(Life):
 
         def work(tx: Tx) -> list[int]:
             view, _ = claims.lock_and_look(tx, lanes, ADA)
-            return [one.id for one in claims.settle_reservations(tx, view, lanes) if one.granted_at is not None]
+            return [one.id for one in choosing.settle_reservations(tx, view, lanes) if one.granted_at is not None]
 
         return self.database.transact("look", work)
 
@@ -75,7 +75,7 @@ class Stages(Life):
 
     def explain(self, job_id: int) -> Explanation:
         with self.database.read() as tx:
-            return reading.explain(tx, 1, job_id)
+            return queue_reading.explain(tx, 1, job_id)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from headway.errors import BadInput, NotFound
 from headway.model.outcome import Completed
 from headway.model.targets import TargetState, TargetView
-from headway.store import lanes, pages, reading, reports, reservations, targets
+from headway.store import lanes, lanes_reading, pages, reading, reports, reservations, targets
 from headway.store.db import Tx
 from headway.store.pages import Filters
 from tests.support.life import ADA, FINAL, TASK, Life
@@ -182,8 +182,8 @@ def test_lanes_with_what_is_on_them(life: Life) -> None:
     life.set_limit(3)
     assert start(life, 9) == [1, 3, 4]
     with life.database.read() as tx:
-        found = {one.name: (one.kind, one.limit, one.running, one.waiting) for one in lanes.listed(tx, TENANT)}
-        others = {one.name: (one.running, one.waiting) for one in lanes.listed(tx, 2)}
+        found = {one.name: (one.kind, one.limit, one.running, one.waiting) for one in lanes_reading.listed(tx, TENANT)}
+        others = {one.name: (one.running, one.waiting) for one in lanes_reading.listed(tx, 2)}
     assert found == {
         "global": ("policy", 3, 3, 1),
         "ollama": ("resource", 1, 1, 1),
@@ -236,7 +236,7 @@ def test_no_more_is_counted_than_a_page_may_cost(crowded: Life) -> None:
     assert (one.waiting, one.at_least) == (pages.BUDGET, True)
     with crowded.database.read() as tx:
         page = targets.listed(tx, TENANT)
-        (lane,) = lanes.listed(tx, TENANT)
+        (lane,) = lanes_reading.listed(tx, TENANT)
     assert [(one.name, one.waiting, one.at_least) for one in page.items] == [
         ("crowded", pages.BUDGET // 2, True),
         ("quiet", 0, False),

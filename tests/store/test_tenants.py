@@ -17,7 +17,7 @@ from headway.model.outcome import Completed
 from headway.model.plan import NewGroup
 from headway.model.policies import Concurrency
 from headway.model.tenant import Allowance
-from headway.store import claims, reading
+from headway.store import claims, queue_reading
 from headway.store.db import Tx
 from headway.store.lanes import Lanes
 from headway.verify import check
@@ -124,8 +124,8 @@ def test_nothing_of_an_inactive_tenant_starts_and_it_gets_nothing_new(life: Life
 
 def explained(life: Life, client: Client) -> list[Any]:
     with life.database.read() as tx:
-        (one,) = reading.queue(tx, client.tenant_id)
-        return list(reading.explain(tx, client.tenant_id, one.view.job.id).blockers)
+        (one,) = queue_reading.queue(tx, client.tenant_id)
+        return list(queue_reading.explain(tx, client.tenant_id, one.view.job.id).blockers)
 
 
 def test_ticks_of_an_inactive_tenant_are_skipped(life: Life) -> None:
@@ -212,7 +212,7 @@ def test_no_more_jobs_run_than_may(life: Life) -> None:
     running = life.claim_next(9)
     assert [claim.job_id for claim in running] == ids[:2]
     with life.database.read() as tx:
-        found = reading.explain(tx, client.tenant_id, ids[2]).blockers
+        found = queue_reading.explain(tx, client.tenant_id, ids[2]).blockers
     assert [(one.kind, one.detail, one.by) for one in found] == [
         ("lane", "the tenant shop is at its limit: 2 of 2 run", f"job {ids[0]}, job {ids[1]}"),
     ]

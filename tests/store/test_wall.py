@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -292,14 +293,14 @@ def test_on_sqlite_there_is_none_and_it_says_so(sqlite_life: Life) -> None:
         assert wall_state(tx).startswith("none: SQLite")
 
 
-@pytest.fixture
-def modest_url(postgres_server: str, postgres_url: str) -> Iterator[str]:
-    """A database whose owner may not make roles."""
-    with psycopg.connect(postgres_url, autocommit=True) as raw:
+@contextmanager
+def modest(url: str) -> Iterator[str]:
+    """The database for a user who may make tables and no roles."""
+    with psycopg.connect(url, autocommit=True) as raw:
         name = f"modest_{raw.info.dbname}"
         raw.execute(f"create role \"{name}\" login password 'x'")
         raw.execute(f'grant all on schema public to "{name}"')
-        parts: dict[str, Any] = dict(psycopg.conninfo.conninfo_to_dict(postgres_url))
+        parts: dict[str, Any] = dict(psycopg.conninfo.conninfo_to_dict(url))
         try:
             yield psycopg.conninfo.make_conninfo(**{**parts, "user": name, "password": "x"})
         finally:
@@ -308,33 +309,45 @@ def modest_url(postgres_server: str, postgres_url: str) -> Iterator[str]:
             raw.execute(f'drop role "{name}"')
 
 
-def test_an_owner_that_may_not_become_the_role_has_no_wall_until_it_may(modest_url: str, postgres_url: str) -> None:
+@pytest.fixture
+def owned_url(empty_postgres_url: str) -> Iterator[str]:
+    with modest(empty_postgres_url) as url:
+        yield url
+
+
+def test_an_owner_that_may_not_become_the_role_has_no_wall_until_it_may(
+    owned_url: str, empty_postgres_url: str
+) -> None:
     """The role itself may be there already, from another database of the same server."""
-    database = PostgresDatabase(modest_url)
+    database = PostgresDatabase(owned_url)
     migrate(database)
     with database.read() as tx:
         state = wall_state(tx)
         user = tx.connection.info.user  # type: ignore[attr-defined]
     assert state.startswith("off: "), state
     assert walled(database, 1) is database
-    with psycopg.connect(postgres_url, autocommit=True) as raw:
+    with psycopg.connect(empty_postgres_url, autocommit=True) as raw:
         raw.execute(f'grant headway_tenant to "{user}"')
     with database.read() as tx:
         state = wall_state(tx)
     if state != ON:
         assert "may not use the tables" in state
-        with psycopg.connect(modest_url, autocommit=True) as raw:
+        with psycopg.connect(owned_url, autocommit=True) as raw:
             raw.execute("grant usage on schema public to headway_tenant")
             raw.execute("grant select on all tables in schema public to headway_tenant")
     assert isinstance(walled(database, 1), Walled)
     database.close()
 
 
-def test_another_user_who_is_no_owner_sees_everything(modest_url: str, postgres_life: Life) -> None:
+def test_another_user_who_is_no_owner_sees_everything(postgres_life: Life) -> None:
     """Workers may be another user than the one who migrates; that they could become the role does not wall them in."""
     life = postgres_life
     life.enqueue()
-    with psycopg.connect(life.url, autocommit=True) as raw, psycopg.connect(modest_url) as other:
+    with (
+        modest(life.url) as modest_url,
+        psycopg.connect(life.url, autocommit=True) as raw,
+        psycopg.connect(modest_url) as other,
+    ):
         raw.execute(f'grant select, insert, update on all tables in schema public to "{other.info.user}"')
         raw.execute(f'grant headway_tenant to "{other.info.user}"')
         assert other.execute("select count(*) from hw_job").fetchall() == [(1,)]

@@ -18,7 +18,7 @@ from headway.model.job import Actor, Claim, Job, NewJob, Options
 from headway.model.outcome import Completed, Failed, FailureKind, Lost, Outcome, Skipped, Stopped
 from headway.model.retry import RetryPolicy
 from headway.model.states import State
-from headway.store import claims, jobs, targets, workers
+from headway.store import choosing, claims, jobs, targets, workers
 from headway.store.db import Database, Row, Tx, open_database
 from headway.store.lanes import Lanes
 from headway.store.migrate import migrate
@@ -86,7 +86,7 @@ class Life:
         def work(tx: Tx) -> list[int]:
             tx.run("pin_plans")
             view, _ = claims.lock_and_look(tx, lanes, self.actor())
-            return [one.job_id for one in claims.pick(tx, view, lanes, lambda _: True, count, grant=True)]
+            return [one.job_id for one in choosing.pick(tx, view, lanes, lambda _: True, count, grant=True)]
 
         return self.database.transact("pick", work)
 

@@ -32,11 +32,11 @@ _SETTINGS = {
 def postgres_server(*, directory: Path | None = None) -> Iterator[str]:
     """Starts a server and yields an admin dsn; afterwards the server and its data are gone.
 
-    Without a directory the data lie in memory if possible, and nothing is synced. With one they lie in a new folder
-    in it and every commit is synced, as in production."""
-    fsync = "off" if directory is None else "on"
+    Without a directory the data lie in memory if possible, and nothing is made safe against a power cut. With one they
+    lie in a new folder in it and every commit is synced, as in production."""
+    safe = "off" if directory is None else "on"
     folder = Path(tempfile.mkdtemp(prefix="headway-pg-", dir=directory or scratch_root()))
-    settings = [f"{name}={value}" for name, value in (_SETTINGS | {"fsync": fsync}).items()]
+    settings = [f"{name}={value}" for name, value in (_SETTINGS | {"fsync": safe, "full_page_writes": safe}).items()]
     with tempfile.TemporaryFile("w+") as errors:
         keeper = subprocess.Popen(
             [sys.executable, "-P", str(_KEEPER), str(folder), *settings],
@@ -66,9 +66,13 @@ def postgres_server(*, directory: Path | None = None) -> Iterator[str]:
 
 @contextmanager
 def fresh_database(admin_dsn: str, *, template: str = "template0") -> Iterator[str]:
-    """An empty database, yielded as a postgresql:// address and dropped afterwards, whoever is still connected."""
+    """An empty database, or a copy of another one, yielded as a postgresql:// address and dropped afterwards, whoever
+    is still connected."""
     name = f"headway_{uuid.uuid4().hex}"
-    create = sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(template))
+    # The files as they are: the usual way writes every page of them to the log as well.
+    create = sql.SQL("create database {} template {} strategy file_copy").format(
+        sql.Identifier(name), sql.Identifier(template)
+    )
     drop = sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name))
     with psycopg.connect(admin_dsn, autocommit=True) as admin:
         admin.execute(create)
@@ -76,6 +80,11 @@ def fresh_database(admin_dsn: str, *, template: str = "template0") -> Iterator[s
             yield _address(admin_dsn, name)
         finally:
             admin.execute(drop)
+
+
+def name_of(url: str) -> str:
+    """Of the database behind an address of a fresh one."""
+    return url.removeprefix("postgresql:///").partition("?")[0]
 
 
 def _address(dsn: str, database: str) -> str:

@@ -16,7 +16,7 @@ from headway.model.plan import NewGroup, NewMember
 from headway.model.policies import Concurrency
 from headway.model.retry import RetryPolicy, paid
 from headway.model.states import Standing, State, Transition, decide
-from headway.store import claims, groups, jobs, lanes, reservations, targets, workers
+from headway.store import choosing, claims, groups, jobs, lanes, reservations, targets, workers
 from headway.store.db import Tx, open_database
 from headway.store.lanes import Lanes
 from headway.store.migrate import migrate
@@ -302,7 +302,7 @@ class World:
 
         def work(tx: Tx) -> list[int]:
             view, _ = claims.lock_and_look(tx, self.lanes, ANN)
-            found = claims.settle_reservations(tx, view, self.lanes)
+            found = choosing.settle_reservations(tx, view, self.lanes)
             return [one.id for one in found if one.granted_at is not None]
 
         granted: list[int] = self.run(work)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -42,6 +43,7 @@ def _root(
     """Run long, expensive, exclusive jobs, one after the other, and lose none of them."""
 
 
+@cache
 def build() -> TyperGroup:
     """The command tree, ready to be run."""
     root = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)

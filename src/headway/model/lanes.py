@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 # After so many direct calls in a row, a job that waits for the same lane goes first.
 BURST = 8
@@ -65,6 +65,15 @@ class Rooms:
             if self.free.get(lane, 1) <= 0 or lane in self.closed:
                 return False
         return True
+
+    def copy(self) -> Rooms:
+        stages = {lane: set(inside) for lane, inside in self.stages.items()}
+        sets = (set(self.closed), set(self.turns), set(self.barred), stages, set(self.joins))
+        return Rooms(dict(self.free), *sets, dict(self.tenants))
+
+    def become(self, other: Rooms) -> None:
+        for one in fields(self):
+            setattr(self, one.name, getattr(other, one.name))
 
     def keeps(self, bucket: Bucket) -> bool:
         """Whether all that is in the way of these jobs are lanes that take members of the stages in them."""

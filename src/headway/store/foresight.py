@@ -15,8 +15,8 @@ from headway.model.picking import Aged, Levels, Others, Pick, Source, told
 from headway.model.policies import GLOBAL
 from headway.model.states import State
 from headway.model.waiting import Hand
-from headway.store import claims
-from headway.store.claims import Sight
+from headway.store import choosing, claim_view
+from headway.store.choosing import Sight
 from headway.store.db import Tx
 from headway.store.lanes import Lanes
 from headway.store.reservations import Active
@@ -63,7 +63,7 @@ class Foresight(Sight):
     """
 
     def __init__(self, tx: Tx, hands: Sequence[Hand], *, targets: Collection[int] = ()) -> None:
-        super().__init__(tx, claims.look(tx), Lanes(tx.database))
+        super().__init__(tx, claim_view.look(tx), Lanes(tx.database))
         self.hands = list(hands)
         self.hidden: set[int] = set()
         self.added: dict[int, list[Spot]] = {}
@@ -174,6 +174,9 @@ class Foresight(Sight):
 
         return of
 
+    def front(self, tenant_id: int, most: int) -> None:
+        """What is stored is not in the order of what is added and hidden here."""
+
     def levels(self, buckets: Collection[Bucket]) -> Levels:
         levels: dict[int, list[tuple[Bucket, Iterator[Aged]]]] = {}
         for priority, sources in super().levels(buckets).items():
@@ -222,7 +225,7 @@ class Foresight(Sight):
         return self.reserved
 
     def settle(self) -> list[Active]:
-        given = claims.grantable(self, self.reserved)
+        given = choosing.grantable(self, self.reserved)
         self.waited = self.awaited([one for one in self.reserved if one.id in given])
         self.reserved = [one._replace(granted_at=self.view.now) if one.id in given else one for one in self.reserved]
         return self.reserved
@@ -253,14 +256,14 @@ class Foresight(Sight):
         return bool(self.view.members) or any(one.stage is not None for one in self.taken)
 
     def _rooms_now(self) -> Rooms:
-        rooms = claims.open_rooms(self, grant=True)
+        rooms = choosing.open_rooms(self, grant=True)
         if not self.taken:
-            self.shut = shut_targets(claims.closing(self, self.reserved), self.view.target_streaks)
+            self.shut = shut_targets(choosing.closing(self, self.reserved), self.view.target_streaks)
         return rooms
 
     def _claim(self, number: int, rooms: Rooms, granted: Collection[int]) -> list[Pick]:
         hand = self.hands[number]
-        picks = claims.pick_open(self, rooms, hand.tasks.__contains__, hand.left)
+        picks = choosing.pick_open(self, rooms, hand.tasks.__contains__, hand.left)
         self.hands[number] = replace(hand, left=hand.left - len(picks))
         for one in self.reserved:
             if one.granted_at is not None and one.id not in granted:

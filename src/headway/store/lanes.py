@@ -1,13 +1,12 @@
-"""Lanes in the database: the concurrency settings, interned kinds of work (buckets) and targets, limits, loads."""
+"""Lanes in the database: the concurrency settings, limits, interned kinds of work (buckets) and targets."""
 
 from __future__ import annotations
 
 import json
 import logging
 import time
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from headway.errors import BadInput, NotFound
 from headway.model.job import SYSTEM, Actor
@@ -16,13 +15,10 @@ from headway.model.policies import GLOBAL, Concurrency
 from headway.model.values import closest
 from headway.model.waiting import Pause
 from headway.store.db import Database, Row, Tx
-from headway.store.like import containing
 from headway.store.outbox import expect_job_hooks
 
 log = logging.getLogger("headway")
 REFRESH_SECONDS = 5.0
-# How many waiting jobs are counted at most: counting all of a long queue would take as long as it is long.
-COUNTED = 20_000
 SETTING = "concurrency"
 # The setting has no number of its own; its events are those of the installation.
 SETTING_ID = 0
@@ -104,84 +100,6 @@ def pauses(tx: Tx, tenant_id: int) -> tuple[Pause | None, Pause | None]:
     """The pause of a tenant's queue, and everybody's."""
     found = {owner: Pause(since, until, note) for owner, since, until, note in tx.run("pauses", tenant_id=tenant_id)}
     return found.get(tenant_id), found.get(0)
-
-
-@dataclass(frozen=True, slots=True)
-class LaneView:
-    """A lane as it is now. `running` and `reserved` count what occupies it, of all tenants; `waiting` the jobs of one
-    tenant that need it and could start as far as they themselves go; `at_least`: more than were counted. `shared`:
-    it is the installation's, not a tenant's own."""
-
-    id: int
-    name: str
-    kind: str
-    limit: int | None
-    running: int = 0
-    reserved: int = 0
-    waiting: int = 0
-    at_least: bool = False
-    shared: bool = True
-
-
-def listed(tx: Tx, tenant_id: int) -> list[LaneView]:
-    """The installation's lanes and this tenant's, by kind and name."""
-    lanes = [row for row in tx.run("lanes") if row[1] in (0, tenant_id)]
-    found = _lane_views(tx, tenant_id, lanes, [_bucket(row) for row in tx.run("all_buckets")])
-    return sorted(found, key=lambda lane: (lane.kind, lane.name))
-
-
-def listed_some(tx: Tx, tenant_id: int, kind: str, q: str, limit: int) -> tuple[list[LaneView], int]:
-    """The first of one kind by name, all or those in whose names a text is; and how many of those there are."""
-    wanted = {"tenant_id": tenant_id, "kind": kind, "q": containing(q) if q else None}
-    ((count,),) = tx.run("count_lanes", **wanted)
-    own = [_bucket(row) for row in tx.run("buckets_of_tenant", tenant_id=tenant_id, limit=COUNTED)]
-    busy = sorted({row[0] for row in tx.run("running_per_bucket")} - {bucket.id for bucket in own})
-    others = [_bucket(row) for row in tx.run("buckets_by_id", ids=json.dumps(busy))] if busy else []
-    return _lane_views(tx, tenant_id, tx.run("lanes_named", **wanted, limit=limit), own + others), int(count)
-
-
-def _bucket(row: Row) -> Bucket:
-    return Bucket(row[0], row[1], row[2], tuple(json.loads(row[3])))
-
-
-def _lane_views(tx: Tx, tenant_id: int, lanes: Sequence[Row], buckets: Sequence[Bucket]) -> list[LaneView]:
-    """`buckets`: all of this tenant, and at least those of others in which something runs."""
-    tx.run("pin_plans")
-    shown = {row[0] for row in lanes}
-    own = [bucket.id for bucket in buckets if bucket.tenant_id == tenant_id and shown.intersection(bucket.lanes)]
-    most = COUNTED // max(1, len(own))
-    ready: dict[int, int] = dict(tx.run("ready_per_bucket", ids=json.dumps(own), most=most))
-    running = _places_taken(tx, buckets, {n for n, _, kind, *_ in lanes if kind == "policy"})
-    waiting = _per_lane(buckets, ready)
-    more = _per_lane(buckets, {bucket_id: int(count >= most) for bucket_id, count in ready.items()})
-    granted = [json.loads(row[2]) for row in tx.run("active_reservations") if row[4] is not None]
-    reserved = Counter(lane for some in granted for lane in some)
-    return [
-        LaneView(n, name, kind, limit, running[n], reserved[n], waiting[n], more[n] > 0, owner == 0)
-        for n, owner, kind, name, limit, _ in lanes
-    ]
-
-
-def _places_taken(tx: Tx, buckets: Iterable[Bucket], policy: Collection[int]) -> Counter[int]:
-    """How many places of each lane running jobs take: those of one stage take one of the policy's together."""
-    lanes_of = {bucket.id: bucket.lanes for bucket in buckets}
-    found: Counter[int] = Counter()
-    stages: set[tuple[int, int, int]] = set()
-    for bucket_id, group_id, stage, count in tx.run("running_per_bucket"):
-        for lane in lanes_of.get(bucket_id, ()):
-            if group_id is not None and lane in policy:
-                stages.add((lane, group_id, stage))
-            else:
-                found[lane] += count
-    return found + Counter(lane for lane, _, _ in stages)
-
-
-def _per_lane(buckets: Iterable[Bucket], counts: Mapping[int, int]) -> Counter[int]:
-    found: Counter[int] = Counter()
-    for bucket in buckets:
-        for lane in bucket.lanes:
-            found[lane] += counts.get(bucket.id, 0)
-    return found
 
 
 # --- what a process knows of lanes --------------------------------------------------------------------------------

@@ -15,20 +15,26 @@ def versions() -> list[int]:
 
 def migrate(database: Database) -> list[int]:
     """Brings the schema up to date and says which migrations ran."""
-    return [version for version in versions() if database.transact("migrate", partial(_apply, version=version))]
+    ran, found = [], 0
+    for version in versions():
+        if version > found:
+            found = database.transact("migrate", partial(_apply, version=version))
+            ran += [version] if version > found else []
+    return ran
 
 
-def _apply(tx: Tx, version: int) -> bool:
+def _apply(tx: Tx, version: int) -> int:
+    """Unless it is there already. Returns the version that was there."""
     tx.run("lock_schema")
     done = current(tx)
     refuse_newer(done)
     if version <= done:
-        return False
+        return done
     for file in sql_files("schema"):
         if int(file.split("_")[0]) == version and _concerns(file, tx.database.dialect):
             tx.database.execute_script(tx, sql_text("schema", file))
     tx.run("record_migration", version=version)
-    return True
+    return done
 
 
 def _concerns(file: str, dialect: str) -> bool:

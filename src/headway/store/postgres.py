@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import psycopg
@@ -85,8 +85,18 @@ def _apart(subquery: str) -> str:
     return f"{subquery.removesuffix(')')} offset 0)"
 
 
-def _texts(fragments: Mapping[str, Any], before: str = "") -> dict[str, list[str]]:
+def _fragments(frozen: bool) -> Mapping[str, Any]:
+    """A clock of the caller's own is asked by the caller."""
+    return {**FRAGMENTS, "now": ":now::bigint"} if frozen else FRAGMENTS
+
+
+@cache
+def texts(*, frozen: bool, walled: bool = False) -> dict[str, list[str]]:
     """Every named statement as the driver takes it."""
+    fragments, before = _fragments(frozen), ""
+    if walled:
+        apart = {"ids": _apart(str(FRAGMENTS["ids"])), "rows": lambda columns: _apart(_rows(columns))}
+        fragments, before = {**fragments, **apart}, "/* tenant */ "
     return {
         name: [before + translate(part) for part in statements_of(render(text, fragments))]
         for name, text in load_statements("postgres").items()
@@ -219,9 +229,8 @@ class PostgresDatabase(Database):
 
     def __init__(self, url: str, *, clock: Clock | None = None, listen: str | None = None) -> None:
         super().__init__(url, clock)
-        fragments = {**FRAGMENTS, "now": ":now::bigint"} if self.frozen else FRAGMENTS
-        self.fragments = fragments
-        self.texts = _texts(fragments)
+        self.fragments = _fragments(self.frozen)
+        self.texts = texts(frozen=self.frozen)
         self.listen_url = listen or url
         # A pooler hands each transaction to another server connection, which knows nothing we prepared.
         prepare = None if listen else 0
@@ -249,8 +258,7 @@ class PostgresDatabase(Database):
         planner from its index, as it could tell about rows that are not to be seen. And another text is another
         prepared statement: plans are made for a role, and would be made anew at every change between the two.
         """
-        apart = {"ids": _apart(str(FRAGMENTS["ids"])), "rows": lambda columns: _apart(_rows(columns))}
-        return _texts({**self.fragments, **apart}, "/* tenant */ ")
+        return texts(frozen=self.frozen, walled=True)
 
     def _connection(self) -> psycopg.Connection[Any]:
         if self.closed:

@@ -13,7 +13,7 @@ from headway.model.schedule import Schedule, Tick
 from headway.model.states import State, Stop
 from headway.model.template import Template
 from headway.model.webhooks import Delivery, Endpoint
-from headway.store.db import Row
+from headway.store.db import Row, blocks, sql_text, statements_of
 
 JOB_COLUMNS = [field.name for field in dataclasses.fields(Job)]
 # The last two live beside the run and are only shown with it.
@@ -23,7 +23,7 @@ TOKEN_COLUMNS = [field.name for field in dataclasses.fields(Token)]
 
 
 def fragments() -> dict[str, Any]:
-    """The column lists, as the statements name them."""
+    """The column lists, and the conditions that several statements share, as the statements name them."""
     return {
         "job_columns": ", ".join(f"j.{name}" for name in JOB_COLUMNS),
         "delivery_columns": ", ".join(f"d.{field.name}" for field in dataclasses.fields(Delivery)),
@@ -35,6 +35,7 @@ def fragments() -> dict[str, Any]:
         "template_columns": ", ".join(f"t.{field.name}" for field in dataclasses.fields(Template)),
         "token_columns": ", ".join("n.name" if name == "tenant" else f"t.{name}" for name in TOKEN_COLUMNS),
         "run_columns": ", ".join(f"r.{name}" for name in RUN_COLUMNS) + ", j.failure_kind, s.body",
+        **{name: " ".join(statements_of(text)) for name, text in blocks(sql_text("fragments", "filters.sql")).items()},
     }
 
 

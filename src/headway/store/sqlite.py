@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from queue import Empty, LifoQueue
 
@@ -50,6 +51,12 @@ FRAGMENTS = {
     "for_update_j": "",
     **column_fragments(),
 }
+
+
+@cache
+def texts() -> dict[str, list[str]]:
+    """Every named statement as the driver takes it."""
+    return {name: statements_of(render(text, FRAGMENTS)) for name, text in load_statements("sqlite").items()}
 
 
 def refuse_affected(version: tuple[int, int, int]) -> None:
@@ -133,7 +140,7 @@ class SqliteDatabase(Database):
         super().__init__(path, clock)
         refuse_affected(lib_version())
         self.path = str(Path(path).absolute())
-        self.texts = {name: statements_of(render(text, FRAGMENTS)) for name, text in load_statements("sqlite").items()}
+        self.texts = texts()
         self.writing = threading.Lock()
         self.readers: LifoQueue[apsw.Connection] = LifoQueue()
         self.connections: list[apsw.Connection] = []

@@ -27,8 +27,7 @@ from psycopg import sql
 import headway.config  # noqa: F401 (now, so that no forked process has to)
 from headway import faults
 from headway.engine import heartbeat
-from headway.store.db import open_database
-from headway.store.migrate import migrate
+from headway.store import postgres, sqlite
 from tests.support.postgres import _address
 from tests.system.support import access_scripts, hook_scripts, plan_scripts, promises, sabotage, scripts  # noqa: F401 (they add theirs)
 from tests.system.support.world import Fact, World
@@ -224,15 +223,10 @@ def _listen(reading: int) -> tuple[list[Fact], bool]:
         data += chunk
 
 
-def make_template(url: str) -> None:
-    """A migrated database, closed again."""
-    database = open_database(url)
-    migrate(database)
-    database.close()
-
-
 def serve(root: Path) -> None:
     heartbeat.say = lambda message: None  # a beat without a process has nobody to tell
+    for made in (sqlite.texts(), postgres.texts(frozen=False), postgres.texts(frozen=True)):
+        assert made  # once, for every process that will be forked
     gc.freeze()  # what is here now is not looked at, and so not copied, in the forked processes
     for line in sys.stdin:
         fields: dict[str, Any] = json.loads(line)

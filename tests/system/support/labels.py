@@ -18,14 +18,15 @@ BEGINNERS = {
     "point": 0,
     "_fenced": 0,
     "_change": 0,
-    "_tenant_event": 2,
+    "_tenant_event": 3,
     "_on": 0,
 }
 # The seam itself passes on what its callers name, and so do these; whoever adds one adds its callers above.
 SEAM = {"store/db.py", "store/sqlite.py", "store/postgres.py"}
 PASSING_ON = {
     "engine/sink.py": {"_fenced"},
-    "engine/client.py": {"_change", "_tenant_event"},
+    "engine/client.py": {"_change"},
+    "engine/pausing.py": {"_tenant_event"},
     "engine/schedules.py": {"_change", "_on"},
     "store/answers.py": {"transact", "once"},
     "store/wall.py": {"once"},

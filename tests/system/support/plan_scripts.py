@@ -117,7 +117,7 @@ def mend_plans(world: World) -> None:
 
 @contextmanager
 def _nobody_advances() -> Iterator[None]:
-    advance, groups.advance = groups.advance, lambda *_: None
+    advance, groups.advance = groups.advance, lambda *_, **__: None
     try:
         yield
     finally:

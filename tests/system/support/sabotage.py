@@ -42,6 +42,13 @@ def say(tx: Any, text: str) -> list[tuple[Any, ...]]:
     return found
 
 
+def _load_by(load: Callable[[str], dict[str, str]]) -> None:
+    """Other statements; those that were made before this process began are forgotten."""
+    sqlite.load_statements = postgres.load_statements = load  # type: ignore[attr-defined,assignment]
+    sqlite.texts.cache_clear()
+    postgres.texts.cache_clear()
+
+
 @bug("zombie")
 def finish_without_fence() -> None:
     """Whoever says that a job has ended is believed."""
@@ -135,7 +142,7 @@ def recovery_takes_every_running_row() -> None:
         text = "select j.id, j.worker_id, j.fence from hw_job j where j.status = 3 order by j.id limit 200"
         return {**loaded(dialect), "orphans": text}
 
-    sqlite.load_statements = postgres.load_statements = load  # type: ignore[attr-defined]
+    _load_by(load)
 
 
 @bug("suspend")
@@ -209,7 +216,7 @@ def group_concluded_before_retries_end() -> None:
             **{name: found[name].replace("status <= 5", "status <= 5 and retry_of is null") for name in names},
         }
 
-    sqlite.load_statements = postgres.load_statements = load  # type: ignore[attr-defined]
+    _load_by(load)
 
 
 @bug("hooks", at="cancel.committed")

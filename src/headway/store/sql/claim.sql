@@ -81,6 +81,11 @@ select id from hw_bucket where tenant_id = :tenant_id and task = :task and on_ta
 insert into hw_bucket (tenant_id, task, on_target, lanes) values (:tenant_id, :task, :on_target, :lanes)
 on conflict (tenant_id, task, on_target, lanes) do nothing;
 
+-- name: front
+-- The first jobs of a tenant's queue, by the index of the queue as people see it.
+select bucket_id, gate, -priority, position, created_at, id, group_id, stage from hw_job where tenant_id = :tenant_id + 0 and status <= 2
+order by priority desc, position, created_at, id limit (:limit + 0);
+
 -- name: ready_of_bucket
 -- The first ready jobs of a bucket, but for those that somebody is changing right now.
 select id from hw_job where bucket_id = :bucket_id and gate = 1 order by priority desc, position, created_at, id limit 1000 {skip_locked};

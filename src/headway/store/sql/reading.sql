@@ -49,11 +49,8 @@ select count(*) from (select 1 as one from hw_group g join hw_job j on j.group_i
   where g.schedule_id = :schedule_id and g.schedule_id is not null limit :most) w;
 
 -- name: walk_runs
+-- The newest runs, of all tenants and however they ended: no index leads to those that failed.
 select {json_ids} from (select job_id as id from hw_run where job_id < :before and job_id >= :floor order by job_id desc limit :limit) w;
-
--- name: walk_failed_runs
-select {json_ids} from (select job_id as id from hw_run where tenant_id = :tenant_id and status = 7 and job_id < :before and job_id >= :floor
-  order by job_id desc limit :limit) w;
 
 -- name: job_from
 -- The first job at or after a number: ids and times of creation rise together, so a time is found by halving.
@@ -63,53 +60,22 @@ select id, created_at from hw_job where id >= :id order by id limit 1;
 select id from hw_job order by id desc limit 1;
 
 -- name: pick_jobs
--- Of these jobs, those that are wanted. `mask` has a bit for each status.
-select {json_ids} from (select j.id from hw_job j where j.id in {ids} and j.tenant_id = :tenant_id
-  and (cast(:mask as integer) >> cast(j.status as integer)) & 1 = 1
-  and j.created_at >= :since and j.created_at < :until
-  and (cast(:task as text) is null or j.task = :task)
-  and (cast(:key as text) is null or j.key = :key)
-  and (cast(:target_id as bigint) is null or j.target_id = :target_id)
-  and (cast(:group_id as bigint) is null or j.group_id = :group_id)
-  and (cast(:schedule_id as bigint) is null
-    or exists (select 1 from hw_group g where g.id = j.group_id and g.schedule_id = :schedule_id))
-  and (cast(:failure_kind as text) is null or j.failure_kind = :failure_kind)
-  and (cast(:by_name as text) is null or j.created_by like :by_name escape '!' or j.created_by like :by_id escape '!')
-  and (cast(:q as text) is null or lower(j.task) like :q escape '!' or lower(j.key) like :q escape '!' or lower(j.reason) like :q escape '!'
-    or exists (select 1 from hw_run r where r.job_id = j.id and lower(r.error) like :q escape '!'))
+-- Of these jobs, those that are wanted.
+select {json_ids} from (select j.id from hw_job j where j.id in {ids} and j.tenant_id = :tenant_id and {filter_of_both} and {filter_of_jobs}
 order by j.id desc limit :limit) w;
 
 -- name: count_picked
 -- The same, counted by state.
-select j.status, count(*) from hw_job j where j.id in {ids} and j.tenant_id = :tenant_id
-  and (cast(:mask as integer) >> cast(j.status as integer)) & 1 = 1
-  and j.created_at >= :since and j.created_at < :until
-  and (cast(:task as text) is null or j.task = :task)
-  and (cast(:key as text) is null or j.key = :key)
-  and (cast(:target_id as bigint) is null or j.target_id = :target_id)
-  and (cast(:group_id as bigint) is null or j.group_id = :group_id)
-  and (cast(:schedule_id as bigint) is null
-    or exists (select 1 from hw_group g where g.id = j.group_id and g.schedule_id = :schedule_id))
-  and (cast(:failure_kind as text) is null or j.failure_kind = :failure_kind)
-  and (cast(:by_name as text) is null or j.created_by like :by_name escape '!' or j.created_by like :by_id escape '!')
-  and (cast(:q as text) is null or lower(j.task) like :q escape '!' or lower(j.key) like :q escape '!' or lower(j.reason) like :q escape '!'
-    or exists (select 1 from hw_run r where r.job_id = j.id and lower(r.error) like :q escape '!'))
+select j.status, count(*) from hw_job j where j.id in {ids} and j.tenant_id = :tenant_id and {filter_of_both} and {filter_of_jobs}
 group by j.status;
 
 -- name: pick_runs
--- An open run has no status; it counts as RUNNING (3).
+-- Of the runs of these jobs, those that are wanted. An open run has no status; it counts as RUNNING (3).
 select {run_columns} from hw_run r join hw_job j on j.id = r.job_id left join hw_result s on s.job_id = r.job_id
-where r.job_id in {ids} and r.tenant_id = :tenant_id
+where r.job_id in {ids} and r.tenant_id = :tenant_id and {filter_of_both}
   and (cast(:mask as integer) >> cast(coalesce(r.status, 3) as integer)) & 1 = 1
   and r.started_at >= :since and r.started_at < :until
   and (cast(:task as text) is null or r.task = :task)
-  and (cast(:key as text) is null or j.key = :key)
-  and (cast(:target_id as bigint) is null or j.target_id = :target_id)
-  and (cast(:group_id as bigint) is null or j.group_id = :group_id)
-  and (cast(:schedule_id as bigint) is null
-    or exists (select 1 from hw_group g where g.id = j.group_id and g.schedule_id = :schedule_id))
-  and (cast(:failure_kind as text) is null or j.failure_kind = :failure_kind)
-  and (cast(:by_name as text) is null or j.created_by like :by_name escape '!' or j.created_by like :by_id escape '!')
   and (cast(:q as text) is null or lower(r.task) like :q escape '!' or lower(r.error) like :q escape '!')
 order by r.job_id desc limit :limit;
 

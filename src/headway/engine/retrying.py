@@ -1,0 +1,138 @@
+"""Trying a failed job again because somebody says so: a new job, or the automatic retry that waits, brought forward."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from headway.engine.editing import check_params, new_place, params_text
+from headway.errors import WrongState
+from headway.model import verbs
+from headway.model.job import Job, Options
+from headway.model.plan import Group
+from headway.model.states import State, Verb
+from headway.model.values import check_budget, check_priority
+from headway.store import groups, jobs, reading
+from headway.store.db import Tx
+
+if TYPE_CHECKING:
+    from headway.engine.client import Client
+
+
+@dataclass(frozen=True, slots=True)
+class _Wished:
+    """What is to be other than before. None: as it was."""
+
+    params: str | None
+    unfilled: str | None
+    options: str | None
+    priority: int | None
+
+
+def retry(
+    client: Client,
+    job_id: int,
+    *,
+    params: Mapping[str, object] | None,
+    priority: int | None,
+    budget: Mapping[str, float] | None,
+    again: bool,
+) -> Job:
+    text = params_text(params)
+    if priority is not None:
+        check_priority(priority)
+
+    def work(tx: Tx) -> int:
+        group = groups.lock_of_job(tx, job_id)
+        job = jobs.lock(tx, job_id, client.tenant_id)
+        check_params(client, job, text)
+        options = _with_budget(job, budget)
+        given, unfilled = (None, None) if text is None else groups.fill_for(tx, job, text, at_once=True)
+        wished = _Wished(given, unfilled, options, priority)
+        waiting = _waiting_retry(tx, job)
+        if not again and waiting is None and reading.retried(tx, [job.id]):
+            raise WrongState(f"job {job.id} was tried again already", code="retried", status=job.status.name)
+        if group is not None and waiting is None:
+            job = jobs.lock(tx, groups.last_of_step(tx, job))  # the chain goes on from its last job
+        tx.wake()
+        if waiting is not None:
+            return _bring_forward(tx, client, waiting, wished)
+        return _insert(tx, client, job, wished, group)
+
+    new_id = client.database.transact("retry", work)
+    return client.get(new_id)
+
+
+def _with_budget(job: Job, budget: Mapping[str, float] | None) -> str | None:
+    if budget is None:
+        return None
+    return replace(Options.parse(job.options), budget=check_budget(budget)).text()
+
+
+def _waiting_retry(tx: Tx, job: Job) -> Job | None:
+    """The last automatic retry of a job, if it waits; while one is under way, retrying is refused."""
+    last: Job | None = None
+    follower = jobs.automatic_retry(tx, job.id)
+    while follower is not None:
+        last = follower
+        follower = jobs.automatic_retry(tx, last.id)
+    if job.group_id is not None and (number := groups.last_of_step(tx, job)) != job.id:
+        last = jobs.find(tx, number, job.tenant_id)  # also one that a person made
+    if last is not None:
+        last = jobs.lock(tx, last.id)  # it may have been claimed, or have ended, since we looked
+    if last is None or last.status.terminal:
+        return None
+    if last.status.claimable_later:
+        return last
+    text = f"job {job.id} is already being retried: job {last.id} is {last.status.name}"
+    raise WrongState(text, status=last.status.name, job_id=last.id)
+
+
+def _bring_forward(tx: Tx, client: Client, waiting: Job, wished: _Wished) -> int:
+    position = new_place(tx, waiting, wished.priority)
+    forward = verbs.bring_forward(
+        waiting,
+        now=client._now(tx),
+        params=wished.params,
+        unfilled=wished.unfilled,
+        priority=wished.priority,
+        position=position,
+        options=wished.options,
+    )
+    jobs.apply(tx, forward, client.actor)
+    if forward.job.params != waiting.params:
+        tx.run("forget_checkpoint", job_id=waiting.id)
+    return waiting.id
+
+
+def _insert(tx: Tx, client: Client, job: Job, wished: _Wished, group: Group | None) -> int:
+    _close(tx, client, job)
+    position = new_place(tx, job, wished.priority)
+    return jobs.insert_retry(
+        tx,
+        job,
+        client.actor,
+        delay=0.0,
+        auto=False,
+        params=wished.params,
+        unfilled=wished.unfilled,
+        options=wished.options,
+        priority=wished.priority,
+        position=position,
+        in_group=group is not None and groups.is_open(tx, job),
+    )
+
+
+def _close(tx: Tx, client: Client, job: Job) -> None:
+    """What is held ends first; what did not fail is refused."""
+    if job.status in (State.PAUSED, State.ERROR):
+        jobs.apply(tx, verbs.close_for_retry(job, by=client.actor.shown, now=client._now(tx)), client.actor)
+    else:
+        run = jobs.run_of(tx, job.id)
+        if not job.status.terminal or run is None or run.status is not State.FAILED:
+            raise verbs.refuse(job, Verb.RETRY)
+    if job.key is not None:
+        holder = jobs.with_key(tx, job.tenant_id, job.task, job.key)
+        if holder is not None:
+            raise WrongState(f"the key {job.key!r} is taken by job {holder.id}", status=holder.status.name)

@@ -1,0 +1,158 @@
+"""The queue in claim order, and why a job does not start: what is in its way, and when it may begin."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headway.model.estimate import Estimate
+from headway.model.job import Job
+from headway.model.waiting import Blocker, Explanation, blockers, stage_blocker
+from headway.store import groups, jobs, rows
+from headway.store.db import Row, Tx
+from headway.store.pages import (
+    BUDGET,
+    Filters,
+    Page,
+    Place,
+    check_limit,
+    make_place_cursor,
+    pick_places,
+    read_place_cursor,
+)
+from headway.store.reading import JobView, views, views_of
+from headway.store.surroundings import Surroundings
+from headway.store.workers_reading import Lives, workers
+
+# The queue is looked through in steps of so many jobs where only some of them are wanted.
+SIFTED = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A job in the queue, what is in its way, and when it may start if that was asked for and can be foreseen."""
+
+    view: JobView
+    blockers: list[Blocker]
+    start: Estimate | None = None
+
+
+def queue(
+    tx: Tx,
+    tenant_id: int,
+    limit: int = 50,
+    *,
+    lives: Lives = lambda worker: worker.has_lease,
+    foresee: bool = False,
+) -> list[Waiting]:
+    """The beginning of the queue in claim order: queued jobs have a rank, the others say what they wait for."""
+    return queue_page(tx, tenant_id, limit, lives=lives, foresee=foresee).items
+
+
+def queue_page(
+    tx: Tx,
+    tenant_id: int,
+    limit: int = 50,
+    cursor: str | None = None,
+    *,
+    lives: Lives = lambda worker: worker.has_lease,
+    filters: Filters | None = None,
+    foresee: bool = False,
+) -> Page[Waiting]:
+    """The same in pages, also of those that fit a filter alone. `foresee`: with when each may start."""
+    tx.run("pin_plans")
+    page = (
+        _queued(tx, tenant_id, check_limit(limit), cursor)
+        if filters is None
+        else _sifted(tx, tenant_id, filters, limit, cursor)
+    )
+    first = cursor is None and filters is None and not foresee
+    return Page(_waiting(tx, tenant_id, page.items, lives, first=first, foresee=foresee), page.next)
+
+
+def _waiting(
+    tx: Tx, tenant_id: int, found: Sequence[Job], lives: Lives, *, first: bool, foresee: bool
+) -> list[Waiting]:
+    if not found:
+        return []
+    around = _surroundings(tx, tenant_id, found, lives, first=first)
+    starts = around.estimates(found) if foresee else {}
+    return [
+        Waiting(one, blockers(one.job, around.lanes_of(one.job), around.scene), starts.get(one.job.id))
+        for one in views(tx, tenant_id, found)
+    ]
+
+
+def _sifted(tx: Tx, tenant_id: int, filters: Filters, limit: int, cursor: str | None) -> Page[Job]:
+    """The queue in growing steps until a page of those that fit is full. No more than BUDGET jobs are looked at."""
+    found: list[Place] = []
+    last = None if cursor is None else read_place_cursor(cursor)
+    step, looked, more = SIFTED, 0, True
+    while more and looked < BUDGET and len(found) <= limit:
+        places = _places(tx, tenant_id, step, last)
+        found += pick_places(tx, tenant_id, filters, places)
+        last, more, looked = (places[-1] if places else last), len(places) == step, looked + step
+        step = min(4 * step, max(BUDGET - looked, 1))
+    if len(found) > limit:
+        last, more = found[limit - 1], True
+    jobs_by_id = jobs.find_all(tx, [one.id for one in found[:limit]]) if found else {}
+    shown = [jobs_by_id[one.id] for one in found[:limit] if one.id in jobs_by_id]
+    return Page(shown, make_place_cursor(last) if more and last is not None else None)
+
+
+def _places(tx: Tx, tenant_id: int, limit: int, after: Place | None) -> list[Place]:
+    scope = {"tenant_id": tenant_id, "limit": limit}
+    statement = "queue_places" if after is None else "queue_places_after"
+    ((found,),) = tx.run(statement, **scope, **({} if after is None else after._asdict()))
+    return sorted((Place(*one) for one in json.loads(found)), key=lambda at: (-at.priority, *at[2:], at.id))
+
+
+def _queued(tx: Tx, tenant_id: int, limit: int, cursor: str | None) -> Page[Job]:
+    found = [rows.job(row) for row in _queue_rows(tx, tenant_id, limit + 1, cursor)]
+    return Page(found[:limit], make_place_cursor(found[limit - 1]) if len(found) > limit else None)
+
+
+def _queue_rows(tx: Tx, tenant_id: int, limit: int, cursor: str | None) -> list[Row]:
+    if cursor is None:
+        return tx.run("queue_jobs", tenant_id=tenant_id, limit=limit)
+    place = read_place_cursor(cursor)
+    found = tx.run("queue_rest", tenant_id=tenant_id, limit=limit, **place._asdict())
+    if len(found) < limit:
+        found += tx.run("queue_below", tenant_id=tenant_id, priority=place.priority, limit=limit - len(found))
+    return found
+
+
+def explain(tx: Tx, tenant_id: int, job_id: int, *, lives: Lives = lambda worker: worker.has_lease) -> Explanation:
+    """One job, everything that is in its way, and when it may start."""
+    return explain_all(tx, tenant_id, [job_id], lives=lives)[job_id]
+
+
+def explain_all(tx: Tx, tenant_id: int, ids: Sequence[int], *, lives: Lives) -> dict[int, Explanation]:
+    """Several jobs: what surrounds them is read once."""
+    if not ids:
+        return {}
+    tx.run("pin_plans")
+    found = views_of(tx, tenant_id, ids)
+    around = _surroundings(tx, tenant_id, [one.job for one in found], lives)
+    starts = around.estimates([one.job for one in found])
+    return {one.job.id: _explained(tx, one, around, starts.get(one.job.id)) for one in found}
+
+
+def _explained(tx: Tx, one: JobView, around: Surroundings, start: Estimate | None) -> Explanation:
+    found = blockers(one.job, around.lanes_of(one.job), around.scene)
+    found = [_closed_stage(tx, one.job) if blocker.kind == "stage" else blocker for blocker in found]
+    return Explanation(one.job.id, one.job.status.name, one.rank, tuple(found), start, around.now)
+
+
+def _closed_stage(tx: Tx, job: Job) -> Blocker:
+    group = groups.find(tx, job.group_id or 0, job.tenant_id)
+    members = [one for one in groups.members(tx, group.id) if one.stage == group.stage and not one.state.terminal]
+    return stage_blocker(group, members)
+
+
+def _surroundings(tx: Tx, tenant_id: int, asked: Sequence[Job], lives: Lives, *, first: bool = False) -> Surroundings:
+    living = [worker for worker in workers(tx, within=0.0) if lives(worker)]
+    hands = {worker.id: worker.hand for worker in living if worker.state == "live"}
+    known = {one.id for one in living if one.state in ("live", "draining")}
+    return Surroundings(tx, tenant_id, asked, hands, known, first=first)

@@ -1,0 +1,19 @@
+-- What the filters of lists ask of a row, for statements that ask the same. A parameter that is null asks for nothing.
+
+-- name: filter_of_jobs
+-- Of a job alone. `mask` has a bit for each status.
+(cast(:mask as integer) >> cast(j.status as integer)) & 1 = 1
+  and j.created_at >= :since and j.created_at < :until
+  and (cast(:task as text) is null or j.task = :task)
+  and (cast(:q as text) is null or lower(j.task) like :q escape '!' or lower(j.key) like :q escape '!' or lower(j.reason) like :q escape '!'
+    or exists (select 1 from hw_run r where r.job_id = j.id and lower(r.error) like :q escape '!'))
+
+-- name: filter_of_both
+-- Of a job, whether it is shown itself or its run is.
+(cast(:key as text) is null or j.key = :key)
+  and (cast(:target_id as bigint) is null or j.target_id = :target_id)
+  and (cast(:group_id as bigint) is null or j.group_id = :group_id)
+  and (cast(:schedule_id as bigint) is null
+    or exists (select 1 from hw_group g where g.id = j.group_id and g.schedule_id = :schedule_id))
+  and (cast(:failure_kind as text) is null or j.failure_kind = :failure_kind)
+  and (cast(:by_name as text) is null or j.created_by like :by_name escape '!' or j.created_by like :by_id escape '!')
