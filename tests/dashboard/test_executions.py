@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 from headway.dashboard.executions import Stage, rail
 from headway.model.outlook import Standing
@@ -15,6 +15,7 @@ from headway.model.plan import Group
 from headway.model.states import State
 from headway.store.charts import ROWS, first_row
 from headway.store.plans_reading import GroupView, StepView
+from tests.support import browser as browsers
 from tests.support.browser import Tabs, ready
 from tests.support.forms import csrf, fill, post, read
 from tests.support.life import Life
@@ -138,7 +139,7 @@ def test_retries_of_a_member_are_in_its_row(site: Site) -> None:
     assert "is tried again" in back.text
     site.drain()
     picture = read(site.http, f"/groups/{made.id}").split('aria-labelledby="chart-title"')[1].split("</svg>")[0]
-    assert picture.count('class="step"') == 1
+    assert picture.count('class="name"') == 1
     assert "attempt 1 ran" in picture
     assert "attempt 2 ran" in picture
 
@@ -237,3 +238,21 @@ def test_a_page_follows_what_happens_and_leads_to_the_retry(tabs: Tabs, desk: Si
     page.get_by_role("button", name="Cancel execution").click()
     expect(page.locator("#head .state")).to_have_text("CANCELLED")
     expect(page.locator("#said")).to_contain_text("was cancelled")
+
+
+def test_on_a_phone_names_stay_beside_the_picture_that_is_scrolled(browser: Browser, desk: Site) -> None:
+    number = failing(desk)
+    desk.drain()
+    with browsers.tabs(browser, desk.url, viewport={"width": 390, "height": 844}) as tabs:
+        page = tabs.open(f"/executions/{number}")
+        name, picture = page.locator(".gantt .name").first, page.get_by_role("region", name="The steps over time")
+        before = name.bounding_box()
+        assert before is not None
+        assert before["x"] >= 0
+        picture.focus()
+        scrolled = picture.evaluate("(one) => { one.scrollLeft = one.scrollWidth; return one.scrollLeft; }")
+        assert scrolled > 0
+        assert name.bounding_box() == before
+        rows = [page.locator(one).first.bounding_box() for one in (".gantt .name", ".gantt rect.good")]
+        middles = [one["y"] + one["height"] / 2 for one in rows if one is not None]
+        assert abs(middles[0] - middles[1]) < 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from headway.dashboard.pictures.gantt import LEFT, RIGHT, Gantt, Row, gantt
+from headway.dashboard.pictures.gantt import LEFT, RIGHT, THINNEST, Gantt, Row, gantt
 from headway.model.outlook import Attempt, Phase, Planned, Spent
 from headway.model.states import State
 
@@ -15,6 +15,12 @@ HOSTILE = '"><script>alert(1)</script>&'
 def drawn(*rows: Row, now: int | None = 100 * SECOND, label: str = "steps") -> list[ElementTree.Element]:
     text = gantt(Gantt(label, 0, 100 * SECOND, now, rows=rows))
     return list(ElementTree.fromstring(str(text)).iter())
+
+
+def place(text: str) -> float:
+    """Along the axis, in percent of what room there is."""
+    assert text.endswith("%")
+    return float(text.removesuffix("%"))
 
 
 def bars(found: list[ElementTree.Element], *classes: str) -> list[dict[str, str]]:
@@ -37,8 +43,8 @@ def test_waiting_and_running_are_told_apart_and_retries_share_a_row() -> None:
     assert float(delay["height"]) < float(waits["height"])
     middles = {float(one["y"]) + float(one["height"]) / 2 for one in (waits, failed, runs, delay)}
     assert len(middles) == 1
-    ends = [float(one["x"]) + float(one["width"]) for one in (waits, failed, delay)]
-    begins = [float(one["x"]) for one in (failed, delay, runs)]
+    ends = [place(one["x"]) + place(one["width"]) for one in (waits, failed, delay)]
+    begins = [place(one["x"]) for one in (failed, delay, runs)]
     assert all(abs(end - begin) < 0.1 for end, begin in zip(ends, begins, strict=True))
     titles = [one.text for one in found if one.tag == "title"]
     assert "job 1, attempt 1 ran 20 s: FAILED" in titles
@@ -51,19 +57,29 @@ def test_what_is_expected_is_hatched_and_after_now() -> None:
     (expected,) = bars(found, "expected")
     assert expected["fill"] == "url(#expected)"
     (line,) = [one for one in found if one.get("class") == "now"]
-    assert LEFT < float(line.attrib["x1"]) < float(expected["x"])
-    assert float(expected["x"]) + float(expected["width"]) <= RIGHT
+    assert LEFT < place(line.attrib["x1"]) < place(expected["x"])
+    assert place(expected["x"]) + place(expected["width"]) <= RIGHT
     assert not [one for one in drawn(row, now=None) if one.get("class") == "now"]
 
 
 def test_a_step_may_be_called_anything_and_take_no_time_at_all() -> None:
     row = Row(HOSTILE * 3, 0, [Attempt(1, "x", State.FAILED, (Phase(Spent.RUNNING, 5, 5),))], ["bad"], note=HOSTILE)
     found = drawn(row, label=HOSTILE)
-    assert {one.tag for one in found} <= {"svg", "title", "defs", "pattern", "line", "rect", "text"}
-    assert found[0].get("aria-label") == HOSTILE
+    shapes = {"svg", "title", "defs", "pattern", "line", "rect", "text"}
+    assert {one.tag for one in found} <= {"div", "ol", "li", *shapes}
+    assert [one.get("aria-label") for one in found if one.tag == "svg"] == [HOSTILE]
     (bar,) = bars(found, "bad")
-    assert float(bar["width"]) >= 2
-    (label,) = [one.text for one in found if one.get("class") == "step"]
-    assert label is not None
-    assert len(label) <= 26
+    assert place(bar["width"]) >= THINNEST
+    assert [(one.text, one.get("title")) for one in found if one.get("class") == "name"] == [
+        (f"1 · {HOSTILE * 3}",) * 2
+    ]
     assert len(drawn()) > 1
+
+
+def test_words_at_the_edges_stay_inside() -> None:
+    """The picture has no margin: a label that begins or ends it leans inwards."""
+    found = drawn(Row("pull", 0, [Attempt(1, "pull", State.RUNNING, (Phase(Spent.RUNNING, 0, None),))], ["runs"]))
+    words = {one.text: one for one in found if one.tag == "text"}
+    assert (place(words["00:00:00"].attrib["x"]), words["00:00:00"].get("text-anchor")) == (LEFT, "start")
+    assert words["now"].get("text-anchor") == "end"
+    assert words["00:01:00"].get("text-anchor") == "middle"

@@ -9,11 +9,15 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import expect
 
+from headway import Fail
 from headway.dashboard.pictures.scatter import Dot, durations, in_words, scatter
-from headway.store.pages import BUDGET
+from headway.dashboard.searching import within
+from headway.model.values import instant
+from headway.store.beginnings import EVENTS
+from headway.testing import FrozenClock
 from tests.support.browser import Tabs
 from tests.support.forms import read
-from tests.support.service import Site
+from tests.support.service import Site, serving
 
 HOSTILE = "<script>alert('x')</script>"
 SECOND = 1_000_000
@@ -79,6 +83,8 @@ def test_runs_are_searched_and_filtered(site: Site) -> None:
         "q=alert": [bad],
         "q=50%25": [late],
         "within=1h": everything,
+        "within=7d": everything,
+        "q=PLANNED": [planned],
         "since=2000-01-01T00:00&until=2001-01-01T00:00": [],
         "since=2000-01-01T00:00:00Z": everything,
         "until=2000-01-01T00:00%2B01:00": [],
@@ -124,6 +130,60 @@ def test_times_are_the_readers_own(site: Site) -> None:
     assert 'value="9999-12-31T23:59:59Z"' in read(site.http, "/history?until=9999-12-31T23:59:59Z")
 
 
+def test_what_began_last_comes_first(site: Site) -> None:
+    """Not what was made last."""
+    old, *_ = enqueue(site, "research.run", params={"topic": "old"}, hold=True)
+    made = enqueue(site, "research.run", 3, params={"topic": "new"})
+    site.drain()
+    site.http.post(f"/api/jobs/{old}/resume")
+    site.drain()
+    text = read(site.http, "/history")
+    assert listed(text) == [old, *reversed(made)]
+    assert "topic: old</span>" in text
+    assert "The latest start first." in text
+
+
+@pytest.mark.parametrize(
+    ("word", "zone", "since", "until"),
+    [
+        ("today", "UTC", "2026-03-10T00:00:00Z", None),
+        ("yesterday", "UTC", "2026-03-09T00:00:00Z", "2026-03-10T00:00:00Z"),
+        ("today", "Asia/Tokyo", "2026-03-09T15:00:00Z", None),
+        ("yesterday", "America/Los_Angeles", "2026-03-08T08:00:00Z", "2026-03-09T07:00:00Z"),
+        ("7d", "UTC", "2026-03-03T03:00:00Z", None),
+        ("", "UTC", None, None),
+    ],
+)
+def test_days_are_those_of_the_reader(word: str, zone: str, since: str | None, until: str | None) -> None:
+    now = instant("2026-03-10T03:00:00Z", field="now")
+    expected = tuple(None if one is None else instant(one, field="t") for one in (since, until))
+    assert within(word, now, zone) == expected
+
+
+def test_a_day_that_a_clock_change_shortens_begins_when_it_begins() -> None:
+    """In Havana the clocks go from 23:59:59 on the seventh to 01:00 on the eighth of March."""
+    now = instant("2026-03-09T12:00:00Z", field="now")
+    began, ended = (instant(text, field="t") for text in ("2026-03-08T05:00:00Z", "2026-03-09T04:00:00Z"))
+    assert within("yesterday", now, "America/Havana") == (began, ended)
+
+
+def test_the_chips_of_days_narrow_both_lists(database_url: str) -> None:
+    clock = FrozenClock("2026-03-09T23:00:00Z")
+    with serving(database_url, clock=clock) as site:
+        (before,) = enqueue(site, "fails", params={"why": "of yesterday"})
+        site.drain()
+        clock.advance("2h")
+        (after,) = enqueue(site, "fails", params={"why": "of today"})
+        site.drain()
+        for word, wanted in (("today", [after]), ("yesterday", [before]), ("7d", [after, before])):
+            page = read(site.http, f"/history?within={word}")
+            assert listed(page) == wanted, word
+            assert re.search(rf'within={word}" aria-current="true"', page)
+            page = read(site.http, f"/history/errors?within={word}")
+            assert ("of yesterday" in page, "of today" in page) == (before in wanted, after in wanted), word
+            assert re.search(rf'within={word}" aria-current="true"', page)
+
+
 def test_pages_follow_each_other_and_keep_what_was_asked(site: Site) -> None:
     made = enqueue(site, "fails", 55)
     site.drain()
@@ -141,7 +201,7 @@ def test_pages_follow_each_other_and_keep_what_was_asked(site: Site) -> None:
 def test_a_search_that_looked_far_in_vain_says_so(desk: Site) -> None:
     """A page is bounded: what it did not look at is offered."""
     numbers = (
-        f"with recursive g(n) as (select 1 union all select n + 1 from g where n < {BUDGET + 100}) select n from g"
+        f"with recursive g(n) as (select 1 union all select n + 1 from g where n < {EVENTS + 100}) select n from g"
     )
 
     def fill(text: str) -> None:
@@ -157,8 +217,12 @@ def test_a_search_that_looked_far_in_vain_says_so(desk: Site) -> None:
         "insert into hw_run (job_id, tenant_id, task, params, worker_id, started_at, status, finished_at)"
         " select id, 1, task, params, 1, created_at, status, created_at from hw_job"
     )
+    fill(
+        "insert into hw_event (tenant_id, thing, thing_id, version, kind, at, actor, fence)"
+        " select 1, 'job', id, 1, 'job.claimed', created_at, '{}', 1 from hw_job order by id"
+    )
     text = read(desk.http, "/history?task=y")
-    assert "Nothing among the 20,000 runs" in text
+    assert "Nothing among the runs that were looked at" in text
     assert 'rel="next"' in text
 
 
@@ -185,6 +249,31 @@ def test_errors_are_grouped_by_what_they_have_in_common(site: Site) -> None:
     assert "No failure matches." in read(site.http, "/history/errors?task=story.generate")
     assert "no file" in read(site.http, "/history/errors?task=fails&within=1h&cursor=x")
     assert site.http.get("/ui/history/errors?within=ever").status_code == 422
+
+
+def test_errors_that_came_right_stay_and_say_so(site: Site) -> None:
+    clumsy = threading.Event()
+
+    @site.app.task("clumsy")
+    async def clumsy_task() -> None:
+        if not clumsy.is_set():
+            raise Fail("stumbled")
+
+    made = enqueue(site, "clumsy", 3)
+    held = enqueue(site, "clumsy", 2, target="desk-1")
+    site.drain()
+    assert "none yet" in read(site.http, "/history/errors")
+    clumsy.set()
+    site.app.client.retry(made[0])
+    site.app.client.resolve(held[0], None)
+    site.drain()
+    text = read(site.http, "/history/errors")
+    assert "2 of 4" in text, "three failed, one held its target, and the last of all went well"
+    (address,) = re.findall(r'href="/ui(/history/errors\?key=\w+)"', text)
+    one = read(site.http, address)
+    assert "2 of 4 were tried again with success, or resolved by hand" in one
+    assert set(listed(one)) == {*made, held[0]}
+    assert one.count("came right</span>") == 2
 
 
 # --- the picture --------------------------------------------------------------------------------------------------

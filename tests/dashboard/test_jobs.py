@@ -11,8 +11,9 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from headway.dashboard.times import written
 from headway.model.states import State
-from headway.store import reading
+from headway.store import queue_reading, reading
 from tests.support import browser as browsers
 from tests.support.forms import csrf, fill, post, read
 from tests.support.lively import at_work
@@ -50,7 +51,7 @@ def undo(site: Site, answer: httpx.Response) -> httpx.Response:
 
 def order(site: Site) -> list[int]:
     with site.app.database.read() as tx:
-        return [one.view.job.id for one in reading.queue(tx, site.app.client.tenant_id)]
+        return [one.view.job.id for one in queue_reading.queue(tx, site.app.client.tenant_id)]
 
 
 def act(site: Site, job_id: int, verb: str, **fields: str) -> httpx.Response:
@@ -446,3 +447,26 @@ def test_a_running_job_is_followed_stopped_and_resumed(browser: Browser, scratch
         happen(site, page)
         expect(page.get_by_label("Params, as JSON")).to_have_value('{"text":')
         tabs.complaints.clear()  # the browser notes the 422 that was meant
+
+
+def test_the_log_follows_the_choice_of_times(browser: Browser, scratch: Path, tmp_path: Path) -> None:
+    """As a line comes, and as it stands there when the page is opened."""
+    with (
+        at_work(str(scratch / "zone.db"), tmp_path) as site,
+        browsers.tabs(browser, site.url, timezone_id="Asia/Tokyo") as tabs,
+    ):
+        job_id = site.app.enqueue("shop.long", {"text": "fog"}, hold=True).id
+        tabs.go(page := tabs.open("/"), f"/jobs/{job_id}")  # the first page is where the browser tells its zone
+        at = page.locator("#log .at")
+        site.app.client.resume(job_id)
+        expect(at).to_have_count(1)
+        with site.app.database.read() as tx:
+            (line,) = reading.last_lines(tx, job_id, 9)
+        tokyo, utc = (written(line.at, zone)[11:19] for zone in ("Asia/Tokyo", "UTC"))
+        expect(at).to_have_text(tokyo)
+        tabs.go(page, f"/jobs/{job_id}")
+        expect(at).to_have_text(tokyo)
+        expect(page.locator("#log-section")).to_contain_text("Times are in Asia/Tokyo.")
+        page.get_by_role("button", name="utc").click()
+        expect(at).to_have_text(utc)
+        expect(page.locator("#log-section")).to_contain_text("Times are in UTC.")

@@ -188,6 +188,34 @@ def test_what_is_open_stays_open_whatever_it_counts(tabs: Tabs) -> None:
     ]
 
 
+_PIECES = """async (pieces) => {
+  const { messages } = await import(`${document.documentElement.dataset.root}/ui/static/stream.js`);
+  const encoder = new TextEncoder();
+  const bytes = encoder.encode(pieces.join(""));
+  const cuts = [0, ...pieces.map((_, n) => encoder.encode(pieces.slice(0, n + 1).join("")).length - 1), bytes.length];
+  let let_go = false;
+  const body = new ReadableStream({
+    start(made) { cuts.slice(1).forEach((end, n) => made.enqueue(bytes.slice(cuts[n], end))); },
+    cancel() { let_go = true; },
+  });
+  const found = [];
+  for await (const one of messages(new Response(body))) {
+    found.push([one.id, one.event, one.data]);
+    if (one.event === "last") break;
+  }
+  await new Promise((done) => setTimeout(done));
+  return [found, let_go];
+}"""
+
+
+def test_a_stream_comes_in_pieces_of_any_size(tabs: Tabs) -> None:
+    """Cut within a message, and within a letter. Whoever stops listening lets the connection go."""
+    pieces = [": hello\n\n", "id: 4\neve", 'nt: lines\ndata: {"a":"\u96e8', '"}\n\n', "event: last\n\nevent: more\n\n"]
+    found, let_go = tabs.open("/help").evaluate(_PIECES, pieces)
+    assert found == [[None, None, None], ["4", "lines", '{"a":"\u96e8"}'], [None, "last", None]]
+    assert let_go
+
+
 # --- a server that dies ---------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import html
+import threading
 from pathlib import Path
 
 from playwright.sync_api import Browser, expect
@@ -13,11 +16,12 @@ from tests.support.browser import Tabs
 from tests.support.forms import fill, read
 from tests.support.lively import lively
 from tests.support.service import Site
+from tests.support.waiting import until
 
 
 def test_an_empty_house_says_so_and_how_to_begin(site: Site) -> None:
     text = read(site.http, "/")
-    assert "All quiet: nothing runs, nothing waits." in text
+    assert "All quiet: nothing runs, nothing is in line." in text
     assert "headway run TASK name=value" in text
     assert "Waits for you" not in text
 
@@ -28,7 +32,7 @@ def test_what_is_held_is_said_first_and_can_be_let_go(site: Site) -> None:
     site.app.enqueue("research.run", {"topic": "fog"}, target="desk-1")
     site.app.client.pause_target("desk-1", note="being repaired")
     text = read(site.http, "/")
-    assert "1 job waits and no worker is alive." in text
+    assert "1 job is in line and no worker is alive." in text
     for words in ("Waits for you", "log in by hand", "1 job behind it", "being repaired", f"/ui/jobs/{held}/resolve"):
         assert words in text, words
     text = fill(site.http, "/", "/targets/resume", name="desk-1").text
@@ -46,6 +50,63 @@ def test_a_reservation_is_shown_and_given_back(site: Site) -> None:
     answer = fill(site.http, "/", f"/reservations/{first.id}/release")
     assert f"Reservation {first.id} of" in answer.text
     assert site.app.client.reservation(first.id).finished_at is not None
+
+
+def test_direct_calls_are_counted_like_what_runs(site: Site) -> None:
+    gate = threading.Event()
+
+    @site.app.task("asked", direct="/asked")
+    async def asked() -> None:
+        while not gate.is_set():
+            await asyncio.sleep(0.02)
+
+    caller = threading.Thread(target=lambda: site.http.post("/api/direct/asked", json={}))
+    caller.start()
+    try:
+        until(lambda: "1 direct call runs, nothing is in line." in read(site.http, "/"))
+        assert "<b>1</b> <span>running, 1 of them called directly</span>" in read(site.http, "/")
+    finally:
+        gate.set()
+        caller.join()
+    site.app.client.reserve(resources=["ollama"], ttl="5m")
+    site.app.enqueue("story.generate", {"topic": "fog"}, hold=True)
+    text = read(site.http, "/")
+    assert "1 hold is kept, 1 job is in line." in text
+    assert "<b>0</b> <span>running</span>" in text
+
+
+def test_jobs_of_one_task_are_told_apart_by_their_params(site: Site) -> None:
+    hostile = "<script>alert('x')</script>"
+    for topic in ("fog", hostile, {"$secret": "TOPIC"}, "x" * 500):
+        site.app.enqueue("research.run", {"topic": topic})
+    site.app.enqueue("fails", {"why": "desk is off"}, target="desk-1")
+    for path in ("/", "/queue"):
+        text = read(site.http, path)
+        assert "topic: fog</span>" in text, path
+        assert "topic: &lt;script&gt;" in text, path
+        assert hostile not in text
+        assert "topic: secret TOPIC" in text, path
+        assert "x" * 80 in text
+        assert "x" * 101 not in text, "one short line each"
+    site.drain()
+    assert "why: desk is off" in read(site.http, "/")
+
+
+def test_reasons_speak_of_what_a_page_offers(site: Site) -> None:
+    site.app.enqueue("research.run", {"topic": "fog"}, target="desk 1")
+    site.app.client.pause_target("desk 1", note="repairs")
+    worker = site.worker()
+    worker.register()
+    try:
+        text = html.unescape(read(site.http, "/"))
+        assert "the target desk 1 is paused: repairs; “Resume” on its page lets it go on" in text
+        assert "headway targets resume" not in text
+        for path in ("/queue", "/jobs/1"):
+            text = html.unescape(read(site.http, path))
+            assert "repairs; “Resume” on its page lets it go on" in text, path
+            assert "<code class=\"note\">headway targets resume 'desk 1'</code>" in text, path
+    finally:
+        worker.close()
 
 
 def test_ticks_and_figures(site: Site) -> None:

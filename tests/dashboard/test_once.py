@@ -74,6 +74,50 @@ def test_a_job_of_a_template(site: Site) -> None:
     assert len(site.http.get("/api/jobs").json()["items"]) == 1
 
 
+def test_a_template(site: Site) -> None:
+    fields = {"name": "fog", "task": "story.generate", "params": '{"topic": "fog"}'}
+    answers = twice(site.http, "/templates/new", "/templates/new", **fields)
+    assert landed(answers) == {"/templates/1"}
+    assert sorted("was made already" in one.text for one in answers) == [False, True]
+    assert len(site.app.client.templates.list()) == 1
+
+
+def test_a_schedule(site: Site) -> None:
+    fields = {"name": "nightly", "when": "cron", "cron": "30 2 * * *", "timezone": "UTC", "what": "steps"}
+    fields |= {"step-0-task": "story.generate", "step-0-params": '{"topic": "fog"}'}
+    answers = twice(site.http, "/schedules/new", "/schedules/new", **fields)
+    assert landed(answers) == {"/schedules/1"}
+    assert sorted("was made already" in one.text for one in answers) == [False, True]
+    # Renamed since, it is still what that form made.
+    sent = {**opened(site.http, "/schedules/new", "/schedules/new"), **fields, "name": "other"}
+    assert "Schedule other was made." in post(site.http, "/schedules/new", **sent).text
+    site.app.client.schedules.edit(2, {"name": "renamed"})
+    assert "Schedule renamed was made already" in post(site.http, "/schedules/new", **sent).text
+    assert len(site.app.client.schedules.list()) == 2
+
+
+def test_a_retry(site: Site) -> None:
+    failed = site.app.enqueue("fails").id
+    site.drain()
+    answers = twice(site.http, f"/jobs/{failed}", f"/jobs/{failed}/retry", sheet="1")
+    assert len(landed(answers)) == 1
+    assert len(site.http.get("/api/jobs").json()["items"]) == 2
+    # Whoever comes back and means it gets another.
+    again = opened(site.http, f"/jobs/{failed}", f"/jobs/{failed}/retry")
+    post(site.http, f"/jobs/{failed}/retry", **again)
+    assert len(site.http.get("/api/jobs").json()["items"]) == 3
+
+
+def test_a_retry_of_a_held_job_from_the_first_page(site: Site) -> None:
+    held = site.app.enqueue("fails", target="desk-1").id
+    site.drain()
+    for path in ("/", "/targets", "/targets/show?name=desk-1"):
+        assert opened(site.http, path, f"/jobs/{held}/retry")["once"], path
+    answers = twice(site.http, "/", f"/jobs/{held}/retry")
+    assert sorted("already: the form was sent twice" in one.text for one in answers) == [False, True]
+    assert len(site.http.get("/api/jobs").json()["items"]) == 2
+
+
 @pytest.mark.parametrize("owner", ["tenant", "system"])
 def test_a_token_is_shown_once(site: Site, owner: str) -> None:
     http = site.as_(site.token("admin", tenant=None))

@@ -76,7 +76,7 @@ def order(page: Page) -> list[int]:
 def test_rows_move_by_keys_and_focus_stays(tabs: Tabs, desk: Site) -> None:
     one, two, three, four = enqueue(desk, 4)
     page = tabs.open("/queue")
-    row, news = page.locator(f"#job-{three}"), page.locator("#news")
+    row, news = page.locator(f"#job-{three}"), page.locator("#said .words")
     row.focus()
     page.keyboard.press("Alt+ArrowUp")
     expect(news).to_have_text(f"Job {three} is now at rank 2.")
@@ -133,7 +133,7 @@ def test_a_move_that_came_too_late_says_so(tabs: Tabs, desk: Site) -> None:
     page.locator(f"#job-{two}").focus()
     page.keyboard.press("Alt+ArrowUp")
     expect(page.locator("#said .banner.bad")).to_contain_text(f"job {two} has changed since it was read")
-    expect(page.locator("#news")).to_contain_text("has changed since it was read")
+    expect(page.locator("#said .words")).to_contain_text("has changed since it was read")
     assert order(page) == [one]
 
 

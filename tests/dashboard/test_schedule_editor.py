@@ -175,6 +175,51 @@ def test_steps_come_and_go_and_the_times_are_shown_without_script(desk: Site) ->
     assert desk.app.client.schedules.list() == []
 
 
+def test_a_step_comes_after_or_beside_another(desk: Site) -> None:
+    """The others keep their order, also where a stage said nothing."""
+    path = "/schedules/new"
+    fields = {"when": "cron", "cron": "30 2 * * *", "timezone": "UTC", "what": "steps"}
+    steps = {"step-0-task": "first", "step-2-task": "second", "step-3-task": "third", "step-3-stage": "7"}
+
+    def stages(add: str, **others: str) -> list[tuple[str, str]]:
+        answer = fill(desk.http, path, path, add=add, **{**fields, **steps, **others})
+        assert len(re.findall(r"data-step>", answer.text[: answer.text.index("<template id")])) == 4
+        assert len(re.findall(r'name="step-\d-task"[^>]* autofocus', answer.text)) == 1
+        kept = filled_in(answer.text)
+        return [(kept[f"step-{n}-task"], kept[f"step-{n}-stage"]) for n in range(4)]
+
+    assert stages("after-0") == [("first", "1"), ("", "2"), ("second", "3"), ("third", "8")]
+    assert stages("beside-2") == [("first", "1"), ("second", "2"), ("", "2"), ("third", "7")]
+    # After a stage of two steps comes what comes after both.
+    assert stages("after-0", **{"step-2-stage": "1"}) == [("first", "1"), ("second", "1"), ("", "2"), ("third", "8")]
+    assert stages("after-9") == [("first", "1"), ("second", "2"), ("third", "7"), ("", "8")]
+    assert stages("after-0", **{"step-0-stage": "x"})[-1] == ("", ""), "what cannot be read is left as it is"
+    assert desk.app.client.schedules.list() == []
+
+
+def test_what_is_asked_for_less_often_is_folded_until_it_says_something(desk: Site) -> None:
+    def open_folds(text: str) -> list[bool]:
+        form = text[text.index('<form id="editor"') : text.index("<datalist")]
+        return [" open" in found for found in re.findall(r'<details class="fold"( open)?>', form)]
+
+    assert open_folds(read(desk.http, "/schedules/new")) == [False] * 4
+    make(desk)
+    assert open_folds(read(desk.http, "/schedules/1/edit")) == [False] * 5, "one for the empty step"
+    desk.app.client.schedules.create("rich", RICH)
+    assert open_folds(read(desk.http, "/schedules/2/edit")) == [True, True, True, True, False, True, True]
+    wrong = {"name": "a", "when": "cron", "cron": "30 2 * * *", "timezone": "UTC", "what": "steps", "jitter": "30h"}
+    answer = fill(desk.http, "/schedules/new", "/schedules/new", **wrong, **{"step-0-task": "fails"})
+    assert open_folds(answer.text) == [False, False, False, False, True]
+
+
+def test_a_policy_of_ones_own_stays_what_it_is(desk: Site) -> None:
+    text = read(desk.http, "/schedules/new")
+    assert '<option value="stop" selected>' in text
+    draft = {**filled_in(text), "on_failure": "shop:Lenient <i>"}
+    kept = post(desk.http, "/schedules/new", **{**draft, "do": "preview"}).text
+    assert '<option value="shop:Lenient &lt;i&gt;" selected>' in kept
+
+
 def test_the_preview_alone_says_what_clock_changes_do(desk: Site) -> None:
     wished = {"when": "cron", "cron": "30 2 * * *", "timezone": "Europe/Berlin", "start": "2027-03-25 00:00"}
     text = desk.http.get("/ui/schedules/preview", params=wished).text

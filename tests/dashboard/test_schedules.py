@@ -30,7 +30,7 @@ def test_switching_running_and_forcing(site: Site) -> None:
     assert "Reason: until &lt;Friday&gt;" in answer.text
     assert "<b>" not in answer.text.split('id="head"')[1].split("</h1>")[0]
     ran = fill(site.http, "/schedules/1", "/schedules/1/run", params='{"words": 7}')
-    assert "Execution 1 of one &lt;b&gt; was started." in ran.text
+    assert '<a href="/ui/executions/1">Execution 1</a> of one &lt;b&gt; was started.' in ran.text
     again = fill(site.http, "/schedules", "/schedules/1/run")
     assert "has an unfinished execution, 1: wait for it, or force" in again.text
     assert "Run another beside it" in again.text
@@ -184,7 +184,7 @@ def test_a_viewer_looks_and_an_operator_leaves_admin_tasks_alone(site: Site) -> 
     assert post(operator, "/schedules/1/edit", **sneaky).status_code == 403
     assert "only an admin" in fill(operator, "/schedules/2", "/schedules/2/delete", version="1").text
     assert "only an admin" in fill(operator, "/schedules/2", "/schedules/2/run", params='{"cwd": "/"}').text
-    assert "Execution 1 of shell" in fill(operator, "/schedules/2", "/schedules/2/run").text
+    assert "Execution 1</a> of shell" in fill(operator, "/schedules/2", "/schedules/2/run").text
     assert {one.version for one in site.app.client.schedules.list()} == {1}
 
 
@@ -208,6 +208,7 @@ def test_writing_and_running_a_schedule_in_a_browser(tabs: Tabs, desk: Site) -> 
     page = tabs.open("/schedules/new")
     page.get_by_label("Name", exact=True).first.fill("nightly")
     page.get_by_label("Time zone").fill("Europe/Berlin")
+    page.get_by_text("Only from a day on").click()
     page.get_by_label("Not before").fill("2027-03-27 00:00")
     page.locator("#cron").fill("30 2 * * *")
     expect(page.locator("#preview")).to_contain_text("moved by the clock change from 02:30 to 03:00")
@@ -220,14 +221,17 @@ def test_writing_and_running_a_schedule_in_a_browser(tabs: Tabs, desk: Site) -> 
 
     page.locator("#step-0-task").fill("research.run")
     page.locator("#step-0-params").fill('{"topic": "fog"}')
-    page.get_by_role("button", name="Add a step").click()
+    page.get_by_role("button", name="Add a step after the last one").click()
     expect(page.locator("#step-1-task")).to_be_focused()
     page.locator("#step-1-task").fill("never")
-    page.get_by_role("button", name="Add a step").click()
+    page.get_by_role("button", name="Add a step after the last one").click()
     page.locator("#step-2-task").fill("story.generate")
     page.locator("#step-2-params").fill('{"topic": "fog"}')
     page.get_by_role("button", name="Remove this step").nth(1).click()
     expect(page.locator("#step-1-task")).to_have_value("story.generate")
+    page.get_by_role("button", name="Add a step beside this one").nth(1).click()
+    expect(page.locator("#step-2-task")).to_be_focused()
+    expect(page.locator("#step-2-stage")).to_have_value("2")  # left empty, it does not count
     page.locator("#step-1-params").press("Tab")
     page.locator("#start").press("Enter")
     expect(page.get_by_role("heading", level=1)).to_contain_text("nightly")
@@ -235,6 +239,7 @@ def test_writing_and_running_a_schedule_in_a_browser(tabs: Tabs, desk: Site) -> 
 
     page.get_by_role("button", name="Run now").click()
     expect(page.locator("#said")).to_contain_text("Execution 1 of nightly was started.")
+    expect(page.locator("#said a")).to_have_attribute("href", "/ui/executions/1")
     expect(page.locator("#execution-1")).to_contain_text("IN_PROGRESS")
     work(desk)
     expect(page.locator("#execution-1")).to_contain_text("COMPLETED")

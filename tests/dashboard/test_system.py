@@ -15,12 +15,13 @@ import pytest
 from playwright.sync_api import expect
 
 from headway.api.server import Server
+from headway.cli.call import Call
 from headway.composing import supervisor
 from headway.engine.health import Health
 from headway.engine.worker import Worker
 from tests.support.browser import Tabs, ready
 from tests.support.forms import fill, log_in, post, read
-from tests.support.service import Site, serving, shop
+from tests.support.service import Site, running, serving, shop
 from tests.support.waiting import until
 
 _TOKEN = re.compile(r"hw_[\w-]{43}")
@@ -273,6 +274,16 @@ def test_settings_with_their_sources_and_without_secrets(
         assert "connections.shop postgresql://me:***@db/shop" in page
         assert "secrets.KEY env:CANARY" in page
         assert "canary" not in page.replace("env:CANARY", "").lower()
+
+
+def test_the_app_of_the_command_line_is_among_the_settings(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "chores.py").write_text("from headway import App\n\nmine = App(host='127.0.0.1', port=0)\n")
+    made = Call(flags={"database": sqlite_url}).app("chores.py:mine")
+    with made, running(made) as site:
+        assert "app chores.py:mine --app " in text_of(read(site.http, "/settings"))
 
 
 # --- health -------------------------------------------------------------------------------------------------------

@@ -1,12 +1,16 @@
-"""The pages of job templates: looking, making a job of one, putting one away."""
+"""The pages of job templates: looking, making and changing one, making a job of one, putting one away."""
 
 from __future__ import annotations
 
+import html
 import json
 import re
+from typing import Any
+
+import pytest
 
 from tests.support.editor import jobs_of
-from tests.support.forms import fill, read
+from tests.support.forms import csrf, fill, post, read
 from tests.support.service import Site
 
 
@@ -75,3 +79,125 @@ def test_open_params_keep_their_types(site: Site) -> None:
     for text, word in (("[" * 20_000, "nested more than"), ("{x", "params.env must be")):
         answer = fill(operator, "/templates/1", "/templates/1/job", **{"open-env": text})
         assert (answer.status_code, word in answer.text) == (422, True)
+
+
+# --- the editor ---------------------------------------------------------------------------------------------------
+
+RICH: dict[str, Any] = {
+    "params": {"topic": "fog", "words": 3},
+    "priority": 5,
+    "target": "desk-1",
+    "resources": ["ollama"],
+    "timeout": "30m",
+    "retry_policy": {"max_attempts": 2},
+    "budget": {"tokens": 500},
+    "on_lost": "hold",
+    "on_error": "fail",
+    "description": "for <HR>\nand Ada",
+    "open_params": ["topic"],
+}
+FILLED = {
+    **{"name": "a story", "task": "story.generate", "params": '{"topic": "fog", "words": 3}', "priority": "5"},
+    **{"target": "desk-1", "resources": "ollama", "timeout": "30m", "retry_policy": "2", "budget": '{"tokens": 500}'},
+    **{"on_lost": "hold", "on_error": "fail", "description": "for <HR>\r\nand Ada", "open_params": "topic"},
+}
+
+
+def editor_of(text: str) -> dict[str, str]:
+    """What the editor would send as it was shown."""
+    form = text[text.index('class="stack"') : text.index("</form>", text.index('class="stack"'))]
+    found = {
+        name: html.unescape(value) for name, value in re.findall(r'<input [^>]*name="([^"]+)" value="([^"]*)"', form)
+    }
+    areas = re.findall(r'<textarea [^>]*name="([^"]+)"[^>]*>\n(.*?)</textarea>', form, re.DOTALL)
+    found |= {name: html.unescape(value) for name, value in areas}
+    for name, options in re.findall(r'<select name="([^"]+)"[^>]*>(.*?)</select>', form, re.DOTALL):
+        found[name] = "".join(re.findall(r'value="([^"]*)" selected', options))
+    return found
+
+
+def test_a_template_is_made_and_changed_in_the_browser(site: Site) -> None:
+    assert 'href="/ui/templates/new"' in read(site.http, "/templates")
+    made = fill(site.http, "/templates/new", "/templates/new", **FILLED)
+    assert (made.status_code, made.url.path) == (200, "/ui/templates/1")
+    assert "Template a story was made." in made.text
+    one = site.app.client.templates.get(1)
+    assert (one.name, one.task, one.fields) == ("a story", "story.generate", RICH)
+    assert 'href="/ui/templates/1/edit"' in made.text
+    shown = editor_of(read(site.http, "/templates/1/edit"))
+    same = post(site.http, "/templates/1/edit", **shown)
+    assert ("Nothing was changed." in same.text, site.app.client.templates.get(1).version) == (True, 1)
+    changed = post(site.http, "/templates/1/edit", **{**shown, "name": "another", "budget": "", "priority": "7"})
+    assert "Template another was changed." in changed.text
+    one = site.app.client.templates.get(1)
+    assert (one.name, one.version, "budget" in one.fields, one.fields["priority"]) == ("another", 2, False, 7)
+    assert one.fields["description"] == RICH["description"]
+    copied = editor_of(read(site.http, "/templates/new?copy=1"))
+    assert (copied["name"], copied["priority"]) == ("copy of another", "7")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "where", "part"),
+    [
+        ({"name": ""}, "name", "name"),
+        ({"name": "taken"}, "name", "already"),
+        ({"task": "story.genrate"}, "task", "story.generate"),
+        ({"task": ""}, "task", "task"),
+        ({"params": "{topic}"}, "params", "not JSON"),
+        ({"params": "[1]"}, "params", "must be an object"),
+        ({"params": '{"words": "many"}'}, "params", "words"),
+        ({"priority": "101"}, "priority", "100"),
+        ({"resources": "gpu"}, "resources", "gpu"),
+        ({"timeout": "soon"}, "timeout", "like 10s"),
+        ({"retry_policy": "many"}, "retry_policy", "not JSON"),
+        ({"budget": "{"}, "budget", "not JSON"),
+        ({"on_lost": "sing"}, "on_lost", "sing"),
+        ({"open_params": '[""]'}, "open_params", "open_params"),
+    ],
+)
+def test_what_is_wrong_with_a_template_is_said_at_its_field(
+    desk: Site, wrong: dict[str, str], where: str, part: str
+) -> None:
+    desk.app.client.templates.create("taken", "story.generate")
+    desk.app.client.templates.create("mine", "story.generate")
+    for path in ("/templates/new", "/templates/2/edit"):
+        fields = {**FILLED, **wrong}
+        answer = fill(desk.http, path, path, **fields, version="1")
+        assert answer.status_code == 422, path
+        text = html.unescape(answer.text)
+        assert part in text[text.index('id="wrong"') :][:400], path
+        assert re.findall(r'name="([^"]+)"[^>]*aria-invalid="true"', answer.text) == [where], path
+        assert '<details class="fold" open>' in answer.text
+        kept = editor_of(answer.text)
+        assert {name: kept[name] for name in fields} == {name: text.replace("\r", "") for name, text in fields.items()}
+        assert desk.http.get(f"/ui{path}").status_code == 200  # where the form stands now can be asked for again
+    assert [one.name for one in desk.app.client.templates.list()] == ["taken", "mine"]
+
+
+def test_an_edit_of_a_template_that_changed_meanwhile_is_refused_unless_it_is_meant(site: Site) -> None:
+    site.app.client.templates.create("fog", "story.generate", params={"topic": "fog"})
+    shown = editor_of(read(site.http, "/templates/1/edit"))
+    site.app.client.templates.edit(1, priority=3)
+    refused = post(site.http, "/templates/1/edit", **{**shown, "params": '{"topic": "sea"}'})
+    assert refused.status_code == 412
+    assert "save this over version 2" in refused.text
+    assert json.loads(editor_of(refused.text)["params"]) == {"topic": "sea"}
+    assert site.app.client.templates.get(1).params == {"topic": "fog"}
+    over = {**editor_of(refused.text), "version": "2"}
+    assert "was changed" in post(site.http, "/templates/1/edit", **over).text
+    assert site.app.client.templates.get(1).fields == {"params": {"topic": "sea"}}
+    site.app.client.templates.archive(1)
+    assert post(site.http, "/templates/1/edit", **over).status_code == 409
+    assert "/templates/new?copy=1" in read(site.http, "/templates/1")
+
+
+def test_an_operator_makes_no_template_of_an_admins_task(site: Site) -> None:
+    site.app.client.templates.create("shell", "command", params={"argv": ["true"]})
+    operator = site.as_(site.token("operator"))
+    refused = fill(operator, "/templates/new", "/templates/new", name="mine", task="command", params='{"argv": ["id"]}')
+    assert (refused.status_code, "only an admin" in refused.text) == (403, True)
+    assert operator.get("/ui/templates/1/edit").status_code == 403
+    csrf_of = csrf(read(operator, "/templates/new"))
+    fields = {"version": "1", "name": "shell", "task": "story.generate"}
+    assert post(operator, "/templates/1/edit", csrf=csrf_of, **fields).status_code == 403
+    assert [one.task for one in site.app.client.templates.list()] == ["command"]

@@ -97,6 +97,7 @@ def test_a_webhook_is_made_and_its_secret_shown_once(site: Site) -> None:
     [
         ({"url": "ftp://a.example"}, "url", "url must be an address"),
         ({"url": "https://me:pw@a.example"}, "url", "user or a password"),
+        ({"url": "http://169.254.169.254/"}, "url", "a link-local address, where nothing is delivered"),
         ({"others": "job.run.fialed"}, "others", "did you mean job.run.failed"),
         ({"max_tries": "many"}, "max_tries", "a whole number from 1 to 20"),
         ({"max_tries": "21"}, "max_tries", "a whole number from 1 to 20"),
@@ -211,11 +212,29 @@ def test_a_delivery_with_its_tries_is_shown_and_sent_once_more(site: Site, good:
     assert "Nobody was told of this job" in read(site.http, f"/deliveries?job={enqueue(site)}")
 
 
+def test_a_test_says_what_came_of_it(site: Site, good: Receiver) -> None:
+    site.app.client.webhooks.create(good.url, ["job.cancelled"])
+    by = sender(site)
+    by.start()
+    try:
+        done = fill(site.http, "/webhooks/1", "/webhooks/1/test").text
+        assert "The test arrived: it answered 200 (delivery 1)." in done
+        assert 'class="banner good"' in done
+        good.behave = [answer(404)]
+        failed = fill(site.http, "/webhooks/1", "/webhooks/1/test").text
+        assert "The test did not arrive: it answered 404 Not Found (delivery 2). It is tried again." in failed
+        assert 'class="banner bad"' in failed
+        assert "It failed once in a row and is tried again: it answered 404 Not Found." in failed
+    finally:
+        by.stop()
+        by.join(30)
+
+
 def test_the_log_is_filtered_and_paged(site: Site, good: Receiver) -> None:
     site.app.client.webhooks.create(good.url)
     assert "Nothing was sent to it yet." in read(site.http, "/webhooks/1")
     happen(site, 3)
-    assert "is on its way" in fill(site.http, "/webhooks/1", "/webhooks/1/test").text
+    assert "Nobody has sent the test yet (delivery 4)" in fill(site.http, "/webhooks/1", "/webhooks/1/test").text
     for query, expected in {
         "": ["4", "3", "2", "1"],
         "event=webhook.test": ["4"],
@@ -246,7 +265,7 @@ def test_a_receiver_that_fails_is_said_to(site: Site) -> None:
         until(opened, "that its breaker is open")
     text = read(site.http, "/webhooks")
     assert ">failing</span>" in text
-    assert f"It failed {OPENS_AFTER} times in a row." in text
+    assert f"It failed {OPENS_AFTER} times in a row: it answered 500 Internal Server Error." in text
     assert "Try again now" in read(site.http, "/webhooks/1")
     assert "It waits until its receiver answers again." in read(site.http, "/deliveries/1")
     assert "is enabled" in fill(site.http, "/webhooks/1", "/webhooks/1/enable").text
@@ -300,7 +319,7 @@ def test_a_browser_makes_tests_and_deletes_a_webhook(tabs: Tabs, desk: Site, goo
     expect(page.locator("#secret")).to_have_text(re.compile("^whsec_"))
     page.get_by_role("link", name="To webhook #1").click()
     page.get_by_role("button", name="Send a test").click()
-    expect(page.locator("#said")).to_contain_text("is on its way")
+    expect(page.locator("#said")).to_contain_text("Nobody has sent the test yet")
     deliver(desk)
     expect(page.locator("#delivery-1")).to_contain_text("DELIVERED")
     page.get_by_role("link", name="#1", exact=True).click()

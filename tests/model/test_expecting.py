@@ -18,13 +18,13 @@ def test_usual_times_in_words() -> None:
     assert known.compared(MINUTE) == "about 3 min left"
     assert known.compared(4 * MINUTE) is None
     assert known.compared(6 * MINUTE) is None
-    assert known.compared(7 * MINUTE) == "longer than nine in ten"
+    assert known.compared(7 * MINUTE) == "longer than usual: 9 of 10 took under 6 min"
 
 
 def test_one_run_is_not_usual() -> None:
     known = Usual(4 * MINUTE, 4 * MINUTE, 1)
     assert known.shown() == "4 min the last time"
-    assert known.compared(5 * MINUTE) == "longer than the last time"
+    assert known.compared(5 * MINUTE) == "longer than the last time: 4 min"
 
 
 def test_progress_knows_better_than_past_runs() -> None:

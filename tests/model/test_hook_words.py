@@ -20,6 +20,8 @@ SENT = Delivery(
 def test_how_a_webhook_stands() -> None:
     assert (standing(HOOK, NOW).word, standing(HOOK, NOW).tone) == ("ok", "good")
     assert standing(replace(HOOK, failures=1), NOW).text == "It failed once in a row and is tried again."
+    why = replace(HOOK, failures=1, reason="it answered 500")
+    assert standing(why, NOW).text == "It failed once in a row and is tried again: it answered 500."
     failing = standing(replace(HOOK, failures=7, opened_at=NOW, probe_at=NOW + 30 * SECOND), NOW)
     assert (failing.word, failing.tone) == ("failing", "bad")
     assert failing.text.startswith("It failed 7 times in a row. Its oldest delivery is tried again in 30 s;")

@@ -21,6 +21,7 @@ SETTINGS: dict[str, Any] = {
     "concurrency": {"limit": "none"},
     "resources": {"gpu": 1},
     "retry": {"base_delay": "1h"},
+    "webhooks": {"allow_private": True},
 }
 
 

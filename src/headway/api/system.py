@@ -7,14 +7,14 @@ from typing import Annotated
 from fastapi import Query, Response
 
 from headway.api.asking import LARGEST, JobId, Limit
+from headway.api.known_tasks import known_tasks
 from headway.api.routes import Here, Routes, answer
 from headway.api.wire import answers, answers_system
-from headway.api.wire.system import log_json, overview_json, shown_worker_json, stats_json, task_json
-from headway.engine.client import KNOWN_FOR
+from headway.api.wire.system import log_json, overview_json, shown_worker_json, stats_json
 from headway.engine.limits import lives
 from headway.engine.overview import overview as look
 from headway.errors import BadInput
-from headway.store import figures, reading
+from headway.store import figures, reading, workers_reading
 
 routes = Routes("system")
 
@@ -22,23 +22,15 @@ routes = Routes("system")
 @routes.get("/api/tasks", answer=answers.Page[answers_system.Task])
 def tasks(here: Here) -> Response:
     """List the tasks there are: those of this process, and those a worker had within the last 30 days."""
-    registry = here.client.registry
-    with here.look() as tx:
-        seen = {one.name: one for one in reading.seen_tasks(tx, within=KNOWN_FOR)}
-    items = []
-    for name in sorted({*seen, *registry.specs}):
-        spec = registry.specs.get(name)
-        told = registry.told(name) if spec is not None else (seen[name].priority, seen[name].options)
-        items.append(task_json(name, seen.get(name), spec, told))
-    return answer({"items": items, "next": None})
+    return answer({"items": known_tasks(here), "next": None})
 
 
 @routes.get("/api/workers", answer=answers.Page[answers_system.Worker])
 def workers(here: Here) -> Response:
     """List workers, those that left within the last hour too, with what they run."""
     with here.look() as tx:
-        own = None if here.visitor.system else reading.running_of(tx, here.tenant_id)
-        found = [shown_worker_json(worker, alive=lives(worker), own=own) for worker in reading.workers(tx)]
+        own = None if here.visitor.system else workers_reading.running_of(tx, here.tenant_id)
+        found = [shown_worker_json(worker, alive=lives(worker), own=own) for worker in workers_reading.workers(tx)]
     return answer({"items": found, "next": None})
 
 
@@ -47,7 +39,7 @@ def overview(here: Here, listed: Annotated[int, Query(ge=1, le=200)] = 10) -> Re
     """Say how things stand, in one look: counts of a day, workers, what runs, what waits, what is held up."""
     with here.look() as tx:
         seen = look(tx, here.tenant_id, here.service.database.clock.now(), listed=listed)
-        own = None if here.visitor.system else reading.running_of(tx, here.tenant_id)
+        own = None if here.visitor.system else workers_reading.running_of(tx, here.tenant_id)
     return answer(overview_json(seen, own))
 
 

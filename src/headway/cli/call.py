@@ -151,11 +151,11 @@ class Call:
 
         self._refuse_server()
         _importable_here()
-        where = where or self.settings().app
-        if not where:
+        found = where or self.settings().app
+        if not found:
             return self.bare_app()
-        app = load_app(where)
-        app.configure(self.config, self.flags)
+        app = load_app(found)
+        app.configure(self.config, {**self.flags, "app": where})
         return app
 
     def bare_app(self) -> App:

@@ -16,6 +16,7 @@ from headway.api.groups import checked_status
 from headway.dashboard import words
 from headway.dashboard.pages import Page, Pages
 from headway.dashboard.pictures.gantt import Gantt, Row, gantt
+from headway.dashboard.times import clock_zone
 from headway.dashboard.told import told, used_up
 from headway.engine.limits import lives
 from headway.model.job import Actor
@@ -190,7 +191,7 @@ def _picture(page: Page, view: GroupView, drawn: Chart) -> Markup:
             group.created_at,
             page.now if group.finished_at is None else max(ends, default=group.finished_at),
             page.now if group.finished_at is None else None,
-            "UTC" if page.taste.mode == "utc" else page.taste.zone,
+            clock_zone(page.taste),
             [_row(step, view, drawn) for step in view.steps[first_row(view) : first_row(view) + ROWS]],
         )
     )

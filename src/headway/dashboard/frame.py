@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from headway import __version__
 from headway.dashboard import times, words
+from headway.dashboard.linking import EXECUTIONS, linked
 from headway.model.estimate import span
 
 # The address, its word, and the key that leads there after `g`.
@@ -49,6 +50,23 @@ def _until(context: Context, at: int) -> Markup:
 
 
 @pass_context
+def _clock_time(context: Context, at: int) -> Markup:
+    return times.clock(at, context["page"].taste)
+
+
+@pass_context
+def _clock_zone(context: Context) -> str:
+    return times.clock_zone(context["page"].taste)
+
+
+@pass_context
+def _with_links(context: Context, text: str) -> Markup:
+    """A message: what was made is one step away."""
+    page = context["page"]
+    return linked(text, page.address, EXECUTIONS, here=page.request.url.path)
+
+
+@pass_context
 def _url(context: Context, path: str) -> str:
     return str(context["page"].address(path))
 
@@ -74,7 +92,10 @@ def _environment() -> Environment:
         when=_when,
         since=_since,
         until=_until,
+        clock_time=_clock_time,
+        clock_zone=_clock_zone,
         url=_url,
+        with_links=_with_links,
         span=span,
         words=words,
         navigation=NAVIGATION,

@@ -13,12 +13,11 @@ from headway import errors
 from headway.dashboard import words
 from headway.dashboard.pages import Page, Pages
 from headway.dashboard.pictures.scatter import Dot, in_words, scatter
-from headway.dashboard.searching import KINDS, PERIODS, STATUSES, Search, search, within
+from headway.dashboard.searching import KINDS, PERIODS, STATUSES, Search, search, within, zone_of
 from headway.dashboard.times import written
 from headway.model.fingerprint import alike
 from headway.model.states import State
 from headway.store import reading, records, schedules
-from headway.store.pages import make_cursor
 from headway.store.records import FAILURES, Record
 
 pages = Pages("history")
@@ -33,10 +32,10 @@ def show(page: Page) -> Response:
     """A page of runs. Beyond those in the table, a few more are in the picture."""
     asked = search(page.asked, page.taste)
     try:
-        found, more = _found(page, asked)
+        found, listed, more = _found(page, asked)
         problem = None
     except (errors.BadInput, errors.NotFound) as error:
-        found, more, problem = [], None, error
+        found, listed, more, problem = [], 0, None, error
     with page.read() as tx:
         offered = schedules.page(tx, page.tenant_id, limit=OFFERED)
         tasks = sorted(one.name for one in reading.seen_tasks(tx, within=SEEN_WITHIN))
@@ -44,7 +43,7 @@ def show(page: Page) -> Response:
         "history.html",
         status=200 if problem is None else 422,
         search=asked,
-        found=found[:LISTED],
+        found=found[:listed],
         more=more,
         picture=_picture(page, found, asked.zone),
         problem=problem,
@@ -58,14 +57,15 @@ def show(page: Page) -> Response:
     )
 
 
-def _found(page: Page, asked: Search) -> tuple[list[Record], str | None]:
-    """The runs, and where the next page begins."""
+def _found(page: Page, asked: Search) -> tuple[list[Record], int, str | None]:
+    """The runs, how many of them are listed, and where the next page begins."""
     filters, cursor = asked.filters(page.now, partial(_schedule, page)), page.asked.get("cursor") or None
     with page.read() as tx:
-        found = records.list_records(tx, page.tenant_id, filters, DRAWN, cursor)
-    if len(found.items) > LISTED:
-        return found.items, make_cursor(found.items[LISTED - 1].job_id)
-    return found.items, found.next
+        found = records.list_records(tx, page.tenant_id, filters, LISTED, cursor)
+        drawn = [*found.items]
+        if len(drawn) == LISTED and found.next is not None:
+            drawn += records.list_records(tx, page.tenant_id, filters, DRAWN - LISTED, found.next).items
+    return drawn, len(found.items), found.next
 
 
 def _schedule(page: Page, name: str) -> int:
@@ -117,10 +117,10 @@ def _dot(page: Page, one: Record, zone: str) -> Dot:
 @pages.get("/history/errors")
 def show_errors(page: Page) -> Response:
     """The latest failures by what they have in common, or those of one kind (`key`)."""
-    task, since = page.asked.get("task"), within(page.asked.get("within"), page.now)
+    task, (since, until) = page.asked.get("task"), within(page.asked.get("within"), page.now, zone_of(page.taste))
     with page.read() as tx:
         latest = records.latest_failures(tx, page.tenant_id)
-    wanted = [one for one in latest if task in ("", one.task) and (since is None or one.at >= since)]
+    wanted = [one for one in latest if task in ("", one.task) and _between(one.at, since, until)]
     groups = alike(wanted)
     one = next((group for group in groups if group.key == page.asked.get("key")), None)
     begin = _begin(page.asked.get("cursor"))
@@ -139,6 +139,10 @@ def show_errors(page: Page) -> Response:
     return page.render(
         "history_errors.html", groups=groups, shown=groups[begin : begin + LISTED], tasks=tasks, gone=gone, **facts
     )
+
+
+def _between(at: int, since: int | None, until: int | None) -> bool:
+    return (since is None or at >= since) and (until is None or at < until)
 
 
 def _begin(cursor: str) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 from starlette.responses import Response
 
 from headway.clock import micros
+from headway.dashboard import once
 from headway.dashboard.jobs import number, refused
 from headway.dashboard.pages import Page, Pages
 from headway.errors import BadInput, Refused, WrongState
@@ -87,8 +88,9 @@ def retry(page: Page, job_id: int) -> Response:
     params = _other_params(page, job)
     if params is not None:
         check_new_params(page.visitor, [job.task])
-    made = page.client.retry(job_id, params=params, priority=_other_priority(page, job), budget=_budget(page))
-    text = f"Job {job_id} is tried again as job {made.id}."
+    client = once.keyed(page)
+    made = client.retry(job_id, params=params, priority=_other_priority(page, job), budget=_budget(page))
+    text = f"Job {job_id} is tried again as job {made.id}{once.already(client)}."
     return page.done(text, to=page.address(f"/jobs/{made.id}") if page.form.get("sheet") else None)
 
 

@@ -8,33 +8,34 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from markupsafe import Markup, escape
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from headway.api.jobs import new_job
+from headway.api.known_tasks import known_tasks
 from headway.api.problems import status_of
-from headway.api.wire.system import task_json
 from headway.dashboard import once
 from headway.dashboard.copying import Copies, copies
+from headway.dashboard.expected import at_work, behind_late, is_overdue, late_jobs
+from headway.dashboard.linking import linked
 from headway.dashboard.pages import Form, Page, Pages
-from headway.engine.client import KNOWN_FOR
 from headway.engine.limits import lives
 from headway.errors import BadInput, HeadwayError, Refused, WrongState
 from headway.model.access import Role, check_new_params
 from headway.model.becoming import becomes
 from headway.model.job import Actor, Job, Options
 from headway.model.prospects import VERBS, closed_fields, needs_budget, prospects
+from headway.model.states import State
 from headway.model.telling import spells, timeline
 from headway.model.values import from_json, instant_text, whole
 from headway.model.waiting import Explanation
-from headway.store import cases, reading
+from headway.store import cases, queue_reading, reading
+from headway.store.db import Tx
 from headway.store.reading import JobView
 
 pages = Pages("jobs")
 EMPTY = Form(())
 _RULE = re.compile(r"Annotated\[(.*?), Rule\(\w*\)\]")
-_NAMED = re.compile(r"\b([Jj]ob [1-9][0-9]{0,17})\b")
 LINES, MOST_LINES = 200, 10_000
 EVENTS = 200
 _FIELDS = ("task", "params", "priority", "delay", "target", "key")
@@ -90,6 +91,7 @@ def shown(page: Page, job_id: int, tried: Tried, status: int = 200) -> Response:
         # What is not brought up to date is not read again: a log may have 10,000 lines.
         lines = [] if page.live else reading.last_lines(tx, job_id, count)
         files = reading.artifacts(tx, job_id)
+        expected = _expected(tx, page, view, explained)
     not_yours, closed = _not_yours(page, view.job), closed_fields(view.job, page.now)
     return page.render(
         "job.html",
@@ -98,7 +100,7 @@ def shown(page: Page, job_id: int, tried: Tried, status: int = 200) -> Response:
         job=view.job,
         case=case,
         explained=explained,
-        next=becomes(case),
+        next=[*becomes(case), *expected],
         prospects=prospects(case),
         over=needs_budget(case),
         closed=closed if not_yours is None else {**closed, "params": not_yours},
@@ -115,8 +117,7 @@ def shown(page: Page, job_id: int, tried: Tried, status: int = 200) -> Response:
         options=Options.parse(view.job.options),
         copies=None if page.live else _copies(page, view),
         maker=Actor.parse(view.job.created_by).shown,
-        clock=_clock,
-        linked=_linker(page),
+        linked=lambda text: linked(text, page.address),
         instant_text=instant_text,
         tried=tried,
     )
@@ -132,7 +133,20 @@ def _explained(page: Page, job: Job) -> Explanation | None:
     if not job.status.claimable_later:
         return None
     with page.look() as tx:
-        return reading.explain(tx, page.tenant_id, job.id, lives=lives)
+        return queue_reading.explain(tx, page.tenant_id, job.id, lives=lives)
+
+
+def _expected(tx: Tx, page: Page, view: JobView, explained: Explanation | None) -> list[str]:
+    """How long it takes compared with others of its task, or who of those in its way takes longer than usual."""
+    if view.job.status is State.RUNNING:
+        (one,) = at_work(tx, [view], page.now)
+        told = [one.usual.shown() if one.usual is not None else None, one.compared]
+        words = "; ".join(text for text in told if text is not None)
+        return [f"{words[0].upper()}{words[1:]}."] if words else []
+    if explained is None or not is_overdue(explained.start_estimate, explained.blockers, page.now):
+        return []
+    text = behind_late(explained.blockers, late_jobs(tx, page.tenant_id, page.now))
+    return [f"It starts {text}."] if text is not None else []
 
 
 def _not_yours(page: Page, job: Job) -> str | None:
@@ -142,27 +156,6 @@ def _not_yours(page: Page, job: Job) -> str | None:
     except Refused as error:
         return str(error)
     return None
-
-
-def _linker(page: Page) -> Callable[[str], Markup]:
-    """Makes a sentence whose jobs are links. What else it says may be anybody's, and stays text."""
-
-    def linked(text: str) -> Markup:
-        # Every other part is the number of a job.
-        parts = _NAMED.split(text)
-        made = [
-            Markup('<a href="{}">{}</a>').format(page.address(f"/jobs/{part.split()[1]}"), part)
-            if n % 2
-            else escape(part)
-            for n, part in enumerate(parts)
-        ]
-        return Markup("").join(made)
-
-    return linked
-
-
-def _clock(at: int) -> str:
-    return instant_text(at)[11:19]
 
 
 def _lines_asked(page: Page) -> int:
@@ -231,7 +224,7 @@ def make_once(page: Page, wishes: Callable[[], Mapping[str, Any]]) -> Made:
     else:
         # Of the one job that was made: its number, and False when there was none to make.
         job_id, created = kept[0][0], False not in kept[0][1:]
-    return Made(int(job_id), created, " already: the form was sent twice" if client.replayed else "")
+    return Made(int(job_id), created, once.already(client))
 
 
 def _wishes(page: Page) -> dict[str, Any]:
@@ -269,16 +262,8 @@ def _editor(page: Page, given: Mapping[str, str], error: HeadwayError | None = N
 
 
 def _tasks(page: Page) -> list[dict[str, Any]]:
-    """The tasks there are, with what they take where it is known; those of an admin only for one."""
-    registry = page.client.registry
-    with page.look() as tx:
-        seen = {one.name: one for one in reading.seen_tasks(tx, within=KNOWN_FOR)}
-    found = []
-    for name in sorted({*seen, *registry.specs}):
-        spec = registry.specs.get(name)
-        told = registry.told(name) if spec is not None else (seen[name].priority, seen[name].options)
-        found.append(task_json(name, seen.get(name), spec, told))
-    return [one for one in found if page.may("admin") or not one["admin_only"]]
+    """Those of an admin only for one."""
+    return [one for one in known_tasks(page) if page.may("admin") or not one["admin_only"]]
 
 
 def plain_type(text: str) -> str:

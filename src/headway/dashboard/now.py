@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
 from starlette.responses import Response
 
 from headway.api.wire.plans import in_words
 from headway.dashboard import words
+from headway.dashboard.expected import at_work, overdue
 from headway.dashboard.pages import Page, Pages
 from headway.dashboard.pictures.bars import Bar, bars
 from headway.dashboard.times import Taste, written
 from headway.dashboard.told import used_up
 from headway.engine.overview import Overview, overview
-from headway.model.estimate import History, span
-from headway.model.expecting import Usual, by_progress, usual
+from headway.model.estimate import span
+from headway.model.excerpt import excerpt
 from headway.model.headline import Headline, Standing, headline
 from headway.model.job import Reservation
 from headway.model.schedule import Schedule
-from headway.model.waiting import sentence
+from headway.model.waiting import on_page
 from headway.store import figures, reservations, schedules, targets
 from headway.store.db import Tx
 from headway.store.figures import SPAN, Span, WaitSpan
 from headway.store.holding import held
-from headway.store.reading import JobView
-from headway.store.surroundings import history
 
 pages = Pages("now")
 LISTED = 20
@@ -35,22 +33,13 @@ CALLS = 200  # so many reservations are looked through for those that came first
 Named = tuple[Reservation, list[str], str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
-    """A job at work, and how long jobs like it take."""
-
-    view: JobView
-    since: int
-    usual: Usual | None
-    compared: str | None
-
-
 @pages.get("/")
 def show(page: Page) -> Response:
     with page.look() as tx:
         seen = overview(tx, page.tenant_id, page.now, listed=LISTED, foresee=True, most_blocked=0)
         paused, all_paused = targets.paused(tx, page.tenant_id, LISTED)
-        running = _running(tx, page.tenant_id, seen)
+        running = at_work(tx, seen.running, seen.now)
+        late = overdue(tx, page.tenant_id, seen.waiting, seen.now)
         kept, calls = held(tx, page.tenant_id, LISTED), _calls(tx, page.tenant_id)
         coming = schedules.upcoming(tx, page.tenant_id, TICKS)
         stats = figures.stats(tx, page.tenant_id)
@@ -58,8 +47,10 @@ def show(page: Page) -> Response:
     return page.render(
         "now.html",
         seen=seen,
-        headline=_headline(seen),
+        headline=_headline(seen, calls),
         running=running,
+        overdue=late,
+        excerpt=excerpt,
         held=kept,
         over=used_up((one.view for one in kept), page.now),
         paused=paused,
@@ -70,33 +61,28 @@ def show(page: Page) -> Response:
         stats=stats,
         throughput=_throughput(stats.spans, page.taste),
         waits=_waits(waits, page.taste),
-        sentence=sentence,
+        under_way=sum(one.granted_at is not None and one.task is not None for one, _, _ in calls),
+        in_line_means=words.IN_LINE_MEANS,
+        sentence=on_page,
     )
 
 
-def _headline(seen: Overview) -> Headline:
+def _headline(seen: Overview, calls: Sequence[Named]) -> Headline:
     counts = seen.counts.by_status
-    workers = sum(alive for _, alive in seen.workers)
-    stopped = bool(seen.pause or seen.everybody)
-    waiting = counts["PAUSED"] + counts["ERROR"]
-    return headline(Standing(counts["RUNNING"], counts["QUEUED"], waiting, workers, stopped))
-
-
-def _running(tx: Tx, tenant_id: int, seen: Overview) -> list[Running]:
-    known: History = history(tx) if seen.running else {}
-    return [_at_work(one, usual(known.get((tenant_id, one.job.task), ())), seen.now) for one in seen.running]
-
-
-def _at_work(view: JobView, known: Usual | None, now: int) -> Running:
-    # What it ran before it was paused counts too.
-    since = (view.job.claimed_at or now) - view.job.ran
-    return Running(view, since, known, _compared(view, known, now - since))
-
-
-def _compared(view: JobView, known: Usual | None, elapsed: int) -> str | None:
-    report = view.report if not view.job.ran else None  # what an earlier claim did is in its progress, not in its time
-    told = by_progress(elapsed, report.done, report.total) if report is not None else None
-    return told or (known.compared(elapsed) if known is not None else None)
+    granted = [one for one, _, _ in calls if one.granted_at is not None]
+    return headline(
+        Standing(
+            running=counts["RUNNING"],
+            queued=counts["QUEUED"],
+            held=counts["PAUSED"] + counts["ERROR"],
+            workers=sum(alive for _, alive in seen.workers),
+            paused=bool(seen.pause or seen.everybody),
+            in_line=sum(counts[state.name] for state in words.IN_LINE),
+            calls=sum(one.task is not None for one in granted),
+            holds=sum(one.task is None for one in granted),
+            at_least=seen.counts.at_least,
+        )
+    )
 
 
 def _calls(tx: Tx, tenant_id: int) -> list[Named]:

@@ -18,6 +18,17 @@ def fresh() -> str:
     return secrets.token_urlsafe(16)
 
 
+def already(client: Client) -> str:
+    """What is said of something that the form made when it was sent before."""
+    return " already: the form was sent twice" if client.replayed else ""
+
+
+def made_before(client: Client) -> int | None:
+    """The number of what the form made when it was sent before: that is not judged again by what has changed since."""
+    kept = client.recall()
+    return None if kept is None else int(next(iter(kept.values())))
+
+
 def keyed(page: Page) -> Client:
     """The verbs for the form that was sent. `replayed` says afterwards whether it was sent before.
 

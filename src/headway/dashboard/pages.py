@@ -123,6 +123,11 @@ class Page(Visit):
         """For `X-CSRF-Token`, when a script of the page uses the API."""
         return csrf_of(self.session)
 
+    @cached_property
+    def once(self) -> str:
+        """For forms that make something: the value of their hidden field `once`."""
+        return secrets.token_urlsafe(16)
+
     def may(self, role: str = "operator") -> bool:
         visitor: Visitor | None = self.visitor  # there is none on a page for everybody
         return visitor is not None and visitor.role.may(Role(role))

@@ -4,32 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from starlette.responses import Response
 
 from headway.api.problems import status_of
 from headway.api.queue import pause_end
+from headway.dashboard.expected import overdue
 from headway.dashboard.pages import Form, Page, Pages
 from headway.dashboard.said import Said
 from headway.dashboard.times import written
+from headway.dashboard.words import IN_LINE, IN_LINE_MEANS
 from headway.engine import bulk
 from headway.engine.client import KNOWN_FOR
 from headway.engine.limits import lives
 from headway.errors import HeadwayError
 from headway.model import many, words
 from headway.model.access import check_everybody
+from headway.model.excerpt import excerpt
 from headway.model.schedule import Schedule
 from headway.model.states import State
 from headway.model.values import check_name, whole
-from headway.model.waiting import sentence
-from headway.store import lanes, reading, schedules, targets, tenants
+from headway.model.waiting import on_page
+from headway.store import lanes, queue_reading, reading, schedules, targets, tenants
 from headway.store.db import Tx
 from headway.store.pages import Filters, count_jobs
-from headway.store.reading import JobView, Waiting
+from headway.store.queue_reading import Waiting
+from headway.store.reading import JobView
 
 pages = Pages("queue")
 SIZE = 50
-IN_LINE = frozenset({State.WAITING, State.SCHEDULED, State.QUEUED})
 UNFINISHED = IN_LINE | {State.RUNNING, State.PAUSED, State.ERROR}
 FIELDS = ("q", "task", "target", "group", "schedule")
 # So many jobs are acted on by one request, each in a transaction of its own; so many names are there to choose from.
@@ -102,6 +106,7 @@ def show(page: Page) -> Response:
         asked = read(page.asked)
         with page.look() as tx:
             found = _found(tx, page, asked)
+            late = overdue(tx, page.tenant_id, found.items, page.now)
             pauses = lanes.pauses(tx, page.tenant_id)
             shared, choice = tenants.several(tx), _choice(tx, page)
     except HeadwayError as error:
@@ -119,9 +124,9 @@ def show(page: Page) -> Response:
         pauses=pauses,
         shared=shared,
         choice=choice,
-        sentence=sentence,
-        note=_note,
+        overdue=late,
         problem=None,
+        **_WORDS,
     )
 
 
@@ -140,7 +145,7 @@ def _mistaken(page: Page, error: HeadwayError) -> Response:
     }
     empty = {"asked": Asked(fields, Filters()), "found": Found([], None, {}, False)}
     status = status_of(error)
-    return page.render("queue.html", status=status, **empty, **facts, sentence=sentence, note=_note, problem=error)
+    return page.render("queue.html", status=status, **empty, **facts, overdue={}, problem=error, **_WORDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +174,7 @@ def _found(tx: Tx, page: Page, asked: Asked) -> Found:
         listed = reading.list_jobs(tx, tenant_id, asked.everything, SIZE, cursor)
         return Found([Waiting(one, []) for one in listed.items], listed.next, counts, complete)
     filters = asked.everything if narrow else None
-    line = reading.queue_page(tx, tenant_id, SIZE, cursor, lives=lives, filters=filters, foresee=True)
+    line = queue_reading.queue_page(tx, tenant_id, SIZE, cursor, lives=lives, filters=filters, foresee=True)
     return Found(line.items, line.next, counts, complete)
 
 
@@ -186,6 +191,9 @@ def _note(view: JobView) -> str:
     """The one thing worth saying about a job that is not in line."""
     error = view.run.error if view.run is not None and view.job.status is not State.COMPLETED else None
     return (error or view.job.reason or "").strip().partition("\n")[0]
+
+
+_WORDS: dict[str, Any] = {"sentence": on_page, "note": _note, "excerpt": excerpt, "in_line_means": IN_LINE_MEANS}
 
 
 # --- acting -------------------------------------------------------------------------------------------------------

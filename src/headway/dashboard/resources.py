@@ -12,7 +12,7 @@ from headway.errors import BadInput
 from headway.model.access import Role, may_set_limit
 from headway.model.policies import BUILT_IN
 from headway.model.values import duration_text, seconds, whole
-from headway.store import lanes, occupancy
+from headway.store import lanes, lanes_reading, occupancy
 
 pages = Pages("resources")
 # So many lanes of a kind are shown, and so many takers of each: a search finds the others.
@@ -30,7 +30,9 @@ def show(page: Page) -> Response:
     with page.look() as tx:
         concurrency, _ = lanes.read_concurrency(tx)
         version = lanes.limits_version(tx, page.tenant_id)
-        kinds = {kind: lanes.listed_some(tx, page.tenant_id, kind, wanted, MOST) for kind in ("resource", "policy")}
+        kinds = {
+            kind: lanes_reading.listed_some(tx, page.tenant_id, kind, wanted, MOST) for kind in ("resource", "policy")
+        }
         takers = occupancy.takers(tx, page.tenant_id)
     return page.render(
         "resources.html",

@@ -11,10 +11,11 @@ from starlette.responses import Response
 from headway.api.problems import status_of
 from headway.api.schedules import may_define
 from headway.api.wire.plans import in_words
+from headway.dashboard import once
 from headway.dashboard.pages import Page, Pages
-from headway.dashboard.schedule_form import Draft, spot
+from headway.dashboard.schedule_form import FOLDED, Draft, spot
 from headway.dashboard.schedules import AHEAD, brief, clock, seen_version
-from headway.engine.client import KNOWN_FOR
+from headway.engine.client import KNOWN_FOR, Client
 from headway.engine.schedules import Preview, upcoming
 from headway.errors import BadInput, HeadwayError, NotFound, Refused, WrongState
 from headway.model import schedule_words
@@ -56,13 +57,20 @@ def create(page: Page) -> Response:
     draft = Draft.of(page.form)
     if (arranged := draft.arranged(page.form)) is not None:
         return _editor(page, arranged)
+    client = once.keyed(page)
     try:
-        wished = Definition.parse(draft.definition())
-        may_define(page, wished)
-        made = page.client.schedules.create(draft.name, wished.facts(), enabled=bool(draft.fields["enabled"]))
+        made = _made(page, client, draft)
     except (BadInput, WrongState, Refused) as error:
         return _editor(page, draft, error=error)
-    return page.done(f"Schedule {made.name} was made.", to=page.address(f"/schedules/{made.id}"))
+    return page.done(f"Schedule {made.name} was made{once.already(client)}.", to=page.address(f"/schedules/{made.id}"))
+
+
+def _made(page: Page, client: Client, draft: Draft) -> Schedule:
+    if (number := once.made_before(client)) is not None:
+        return page.client.schedules.get(number)
+    wished = Definition.parse(draft.definition())
+    may_define(page, wished)
+    return client.schedules.create(draft.name, wished.facts(), enabled=bool(draft.fields["enabled"]))
 
 
 # --- changing -----------------------------------------------------------------------------------------------------
@@ -161,5 +169,6 @@ def _choices(page: Page) -> Mapping[str, object]:
         "overlaps": OVERLAPS,
         "catch_ups": CATCH_UPS,
         "policies": list(schedule_words.FAILURE_WORDS),
+        "folded": FOLDED,
         "says": schedule_words,
     }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from headway.dashboard.fields import NUMBER, duration_of, json_text, names_of, names_text, retry_of, retry_text
 from headway.dashboard.pages import Form
 from headway.errors import HeadwayError
 from headway.model.schedule import Definition, Schedule
@@ -25,24 +25,28 @@ STEP_FIELDS = (
 )
 # What a step may say and has no field of its own.
 MORE = ("priority", "budget", "on_lost", "on_error", "on_shutdown")
+# What a step may say and is asked for less often: it is folded until it says something.
+FOLDED = ("target", "resources", "timeout", "retry", "continue", "more")
+_ADDED = re.compile(r"(after|beside)-([0-9]{1,4})")
 _STEP = re.compile(r"step-([0-9]{1,4})-[a-z]+")
 _PLACE = re.compile(r"steps\[([0-9]+)\](?:\.([a-z_]+))?")
 _SPOTS = {"index": "stage", "retry_policy": "retry", "continue_on_failure": "continue", **dict.fromkeys(MORE, "more")}
 _LOCAL = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?")
 _OFFSET = re.compile(r":[0-9]{2}(\.[0-9]+)?[+-][0-9]{2}:[0-9]{2}$")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NUMBER = re.compile(r"[0-9]{1,9}")
 
 Step = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A schedule as it stands in the form. Steps without a word in them are left out, also by their numbers."""
+    """A schedule as it stands in the form. Steps without a word in them are left out, also by their numbers. `added` is
+    the one that was asked for last."""
 
     fields: Mapping[str, str]
     steps: Sequence[Step] = ()
-    empty: int = field(default=1)
+    empty: int = 1
+    added: int | None = None
 
     @property
     def name(self) -> str:
@@ -51,15 +55,36 @@ class Draft:
     @property
     def rows(self) -> list[Step]:
         """The steps, and those that are there to be filled in."""
-        return [*self.steps, *([dict.fromkeys(STEP_FIELDS, "")] * self.empty)]
+        return [*self.steps, *([_empty()] * self.empty)]
+
+    @property
+    def unusual(self) -> bool:
+        """Whether times are to be treated in another way than they are by themselves."""
+        return any(self.fields.get(name) not in (None, "", usual) for name, usual in _USUAL.items())
 
     def arranged(self, form: Form) -> Draft | None:
         """With a step more or less, or as it is to be looked ahead; None if it is to be saved."""
-        if _NUMBER.fullmatch(form.get("remove")):
+        if NUMBER.fullmatch(form.get("remove")):
             return self  # `of` left the step out
         if form.get("do") == "add":
-            return replace(self, empty=2)
+            return replace(self, empty=2, added=len(self.steps))
+        if (asked := _ADDED.fullmatch(form.get("add"))) is not None:
+            kept = [n for n, _ in _filled(form)]
+            place = kept.index(int(asked[2])) if int(asked[2]) in kept else len(kept) - 1
+            return self._with_step(place, beside=asked[1] == "beside") if kept else replace(self, added=0)
         return self if form.get("do") == "preview" else None
+
+    def _with_step(self, place: int, *, beside: bool) -> Draft:
+        """An empty step in the stage of this one, or in a stage of its own after it."""
+        stages = _stages(self.steps)
+        if stages is None:  # what a stage says cannot be read, so that nobody knows what comes after it
+            return replace(self, added=len(self.steps))
+        at = stages[place]
+        shifted = stages if beside else [stage + (stage > at) for stage in stages]
+        steps = [{**step, "stage": str(stage)} for step, stage in zip(self.steps, shifted, strict=True)]
+        last = place if beside else max(n for n, stage in enumerate(stages) if stage == at)
+        fresh = {**_empty(), "stage": str(at if beside else at + 1)}
+        return replace(self, steps=[*steps[: last + 1], fresh, *steps[last + 1 :]], empty=0, added=last + 1)
 
     # --- what it means ---
 
@@ -69,7 +94,7 @@ class Draft:
         found = {**self.timing(), **{name: said[name] for name in ("overlap", "catch_up") if said.get(name)}}
         found |= {name: said[name] for name in ("window", "jitter", "on_failure", "note") if said.get(name)}
         if cap := said.get("cap"):
-            found["cap"] = int(cap) if _NUMBER.fullmatch(cap) else cap
+            found["cap"] = int(cap) if NUMBER.fullmatch(cap) else cap
         if params := said.get("params"):
             found["params"] = from_json(params, field="params")
         if said.get("what") == "template":
@@ -101,10 +126,7 @@ class Draft:
     def of(form: Form) -> Draft:
         """As it was filled in, without the step that is to go: its number is that of its row, empty ones counted."""
         fields = {name: _text(form.get(name)) for name in FIELDS}
-        numbers = sorted({int(found[1]) for key, _ in form.fields if (found := _STEP.fullmatch(key))})
-        kept = [n for n in numbers if str(n) != form.get("remove")]
-        steps = [{name: _text(form.get(f"step-{n}-{name}")) for name in STEP_FIELDS} for n in kept]
-        return Draft(fields, [step for step in steps if any(step[name] for name in STEP_FIELDS if name != "stage")])
+        return Draft(fields, [step for _, step in _filled(form)])
 
     @staticmethod
     def new(zone: str) -> Draft:
@@ -127,13 +149,36 @@ class Draft:
             "start": "" if made.start is None else clock(made.start, zone),
             "end": "" if made.end is None else clock(made.end, zone),
             "note": made.note or "",
-            "params": _json(made.params) if made.params else "",
+            "params": json_text(made.params) if made.params else "",
             "what": "steps" if made.steps else "template",
             "template": _template_text(made.template),
             "enabled": "1" if schedule.enabled else "",
             **_settings(made),
         }
         return Draft(fields, [_shown_step(step.facts()) for step in made.steps])
+
+
+def _filled(form: Form) -> list[tuple[int, Step]]:
+    """The steps that say something, each with the number of its row."""
+    numbers = sorted({int(found[1]) for key, _ in form.fields if (found := _STEP.fullmatch(key))})
+    kept = [n for n in numbers if str(n) != form.get("remove")]
+    steps = [(n, {name: _text(form.get(f"step-{n}-{name}")) for name in STEP_FIELDS}) for n in kept]
+    return [(n, step) for n, step in steps if any(step[name] for name in STEP_FIELDS if name != "stage")]
+
+
+def _empty() -> Step:
+    return dict.fromkeys(STEP_FIELDS, "")
+
+
+def _stages(steps: Sequence[Step]) -> list[int] | None:
+    """The stage of each step; one that names none comes after the step before it."""
+    found: list[int] = []
+    for step in steps:
+        text = step["stage"] or str(found[-1] + 1 if found else 1)
+        if not NUMBER.fullmatch(text):
+            return None
+        found.append(int(text))
+    return found
 
 
 def _text(given: str) -> str:
@@ -150,6 +195,9 @@ def _settings(made: Definition) -> dict[str, str]:
         "jitter": duration_text(made.jitter) if made.jitter else "",
         "on_failure": made.on_failure,
     }
+
+
+_USUAL = {name: usual for name, usual in _settings(Definition()).items() if name != "on_failure"}
 
 
 # --- times --------------------------------------------------------------------------------------------------------
@@ -194,49 +242,27 @@ def _step_facts(step: Step, place: str) -> dict[str, object]:
     if step["params"]:
         found["params"] = from_json(step["params"], field=f"{place}.params")
     if step["resources"]:
-        found["resources"] = _names(step["resources"], f"{place}.resources")
+        found["resources"] = names_of(step["resources"], f"{place}.resources")
     if step["timeout"]:
-        found["timeout"] = int(step["timeout"]) if _NUMBER.fullmatch(step["timeout"]) else step["timeout"]
+        found["timeout"] = duration_of(step["timeout"])
     if step["retry"]:
-        found["retry_policy"] = _retry(step["retry"], f"{place}.retry_policy")
+        found["retry_policy"] = retry_of(step["retry"], f"{place}.retry_policy")
     return {**found, "continue_on_failure": True} if step["continue"] else found
 
 
 def _stage(text: str, place: str) -> int:
-    if not _NUMBER.fullmatch(text) or int(text) < 1:
+    if not NUMBER.fullmatch(text) or int(text) < 1:
         refuse(place, f"is the stage, a whole number from 1, not {text!r}: steps of the same stage run together")
     return int(text) - 1
 
 
 def _template(text: str) -> str | int:
     """A name, or `#` and a number."""
-    return int(text[1:]) if text.startswith("#") and _NUMBER.fullmatch(text[1:]) else text
+    return int(text[1:]) if text.startswith("#") and NUMBER.fullmatch(text[1:]) else text
 
 
 def _template_text(template: object) -> str:
     return "" if template is None else f"#{template}" if isinstance(template, int) else str(template)
-
-
-def _names(text: str, place: str) -> object:
-    if text.startswith("["):
-        return from_json(text, field=place)
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _names_text(names: Sequence[str]) -> str:
-    """With commas, where that can be read back."""
-    plain = names and all(name == name.strip() and "," not in name and not name.startswith("[") for name in names)
-    return ", ".join(names) if plain else json.dumps(names, ensure_ascii=False)
-
-
-def _retry(text: str, place: str) -> object:
-    return {"max_attempts": int(text)} if _NUMBER.fullmatch(text) else from_json(text, field=place)
-
-
-def _retry_text(policy: object) -> str:
-    if isinstance(policy, Mapping) and list(policy) == ["max_attempts"]:
-        return str(policy["max_attempts"])
-    return _json(policy)
 
 
 def _shown_step(facts: Mapping[str, object]) -> Step:
@@ -250,18 +276,14 @@ def _shown_step(facts: Mapping[str, object]) -> Step:
         "name": str(facts["name"]),
         "task": str(facts.get("task", "")),
         "template": _template_text(facts.get("template")),
-        "params": _json(facts["params"]) if facts.get("params") else "",
+        "params": json_text(facts["params"]) if facts.get("params") else "",
         "target": str(facts.get("target", "")),
-        "resources": "" if resources is None else _names_text(resources),  # type: ignore[arg-type]
+        "resources": "" if resources is None else names_text(resources),  # type: ignore[arg-type]
         "timeout": str(timeout),
-        "retry": "" if retry is None else _retry_text(retry),
+        "retry": "" if retry is None else retry_text(retry),
         "continue": "1" if facts.get("continue_on_failure") else "",
-        "more": _json(more) if more else "",
+        "more": json_text(more) if more else "",
     }
-
-
-def _json(value: object) -> str:
-    return json.dumps(value if not isinstance(value, Mapping) else dict(value), indent=2, ensure_ascii=False)
 
 
 # --- what is wrong, and where --------------------------------------------------------------------------------------

@@ -17,13 +17,16 @@ from headway.model.states import State
 from headway.model.values import check_name, instant, whole
 from headway.store.pages import Filters
 
-# Quick choices of time: the word in the address, the word for people, seconds.
+# Quick choices of time: the word in the address, the word for people. Days are those of the reader's clocks.
 PERIODS = (
-    ("1h", "last hour", 3_600.0),
-    ("24h", "last 24 hours", 86_400.0),
-    ("7d", "last 7 days", 604_800.0),
-    ("30d", "last 30 days", 2_592_000.0),
+    ("1h", "last hour"),
+    ("24h", "last 24 hours"),
+    ("today", "today"),
+    ("yesterday", "yesterday"),
+    ("7d", "last 7 days"),
+    ("30d", "last 30 days"),
 )
+_LENGTHS = {"1h": 3_600.0, "24h": 86_400.0, "7d": 604_800.0, "30d": 2_592_000.0}
 STATUSES = [State[name].name for name in ("COMPLETED", "FAILED", "SKIPPED", "CANCELLED", "RUNNING", "PAUSED", "ERROR")]
 KINDS = [kind.value for kind in FailureKind]
 FIELDS = ("q", "task", "status", "failure_kind", "target", "schedule", "within", "since", "until")
@@ -41,7 +44,7 @@ class Search:
         get = self.fields.get
         since, until = self._instant("since"), self._instant("until")
         if since is None and until is None:
-            since = within(get("within", ""), now)
+            since, until = within(get("within", ""), now, self.zone)
         return Filters(
             statuses=words.states([get("status", "")]) if get("status") else frozenset(),
             task=get("task") or None,
@@ -89,14 +92,30 @@ class Search:
 def search(asked: Form, taste: Taste) -> Search:
     fields = {name: asked.get(name) for name in FIELDS}
     fields["status"] = ",".join(one for one in asked.all("status") if one)
-    return Search(fields, "UTC" if taste.mode == "utc" else taste.zone)
+    return Search(fields, zone_of(taste))
 
 
-def within(word: str, now: int) -> int | None:
-    """Since when, by a quick choice."""
-    if not word:
-        return None
-    for name, _, seconds in PERIODS:
-        if name == word:
-            return now - micros(seconds)
-    raise BadInput(f"within must be {', '.join(name for name, *_ in PERIODS)}, not {word[:40]!r}", field="within")
+def zone_of(taste: Taste) -> str:
+    """By whose clocks a reader means times and days."""
+    return "UTC" if taste.mode == "utc" else taste.zone
+
+
+def within(word: str, now: int, zone: str) -> tuple[int | None, int | None]:
+    """From when and until when, by a quick choice."""
+    match word:
+        case "":
+            return None, None
+        case "today":
+            return _midnight(now, zone), None
+        case "yesterday":
+            today = _midnight(now, zone)
+            return _midnight(today - 1, zone), today
+    if word not in _LENGTHS:
+        raise BadInput(f"within must be {', '.join(name for name, _ in PERIODS)}, not {word[:40]!r}", field="within")
+    return now - micros(_LENGTHS[word]), None
+
+
+def _midnight(at: int, zone: str) -> int:
+    """When the day of an instant began; where a clock change takes midnight away, the first instant after it."""
+    local = datetime.fromtimestamp(at / 1e6, ZoneInfo(zone)).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
+    return round(local.timestamp() * 1e6)

@@ -68,6 +68,18 @@ def _zone(taste: Taste, zone: str | None) -> str:
     return "UTC"
 
 
+def clock(at: int, taste: Taste) -> Markup:
+    """An instant among many that belong together, a line of a log: "3 min ago" would tell none from the next."""
+    stamp = iso(at)
+    shown = datetime.fromtimestamp(at / 1e6, ZoneInfo(clock_zone(taste)))
+    return Markup('<time class="at" datetime="{0}" title="{0}">{1:%H:%M:%S}</time>').format(stamp, shown)
+
+
+def clock_zone(taste: Taste) -> str:
+    """Whose clocks show it: who sees times relative, or by schedules, has their own clocks too."""
+    return "UTC" if taste.mode == "utc" else taste.zone
+
+
 def relative(at: int, now: int) -> str:
     if abs(now - at) < 1_000_000:
         return "now"

@@ -12,18 +12,20 @@ from starlette.responses import Response
 from headway import errors
 from headway.dashboard import once
 from headway.dashboard.pages import Form, Page, Pages
+from headway.dashboard.said import DONE, Said
 from headway.engine.webhooks import STATUSES
 from headway.model import webhooks as model
 from headway.model.access import Role
-from headway.model.hook_words import not_again, standing, what_next
+from headway.model.hook_words import came_of_test, not_again, standing, what_next
 from headway.model.job import Actor
 from headway.model.values import whole
 from headway.model.webhooks import Delivery, Endpoint, Try
-from headway.store import deliveries, endpoints, reading
+from headway.store import deliveries_reading, endpoints, reading
 from headway.store.pages import make_cursor, read_cursor
 
 pages = Pages("webhooks")
 LISTED, LATEST, REMEMBERED = 50, 10, 20
+TEST_SECONDS = 3.0
 
 
 @pages.get("/webhooks")
@@ -33,7 +35,7 @@ def ls(page: Page) -> Response:
     found = page.client.webhooks.list(after=0 if cursor is None else read_cursor(cursor), limit=LISTED + 1)
     shown = found[:LISTED]
     with page.read() as tx:
-        latest = deliveries.latest(tx, [one.id for one in shown], LATEST)
+        latest = deliveries_reading.latest(tx, [one.id for one in shown], LATEST)
     rows = [(one, standing(one, page.now), json.loads(one.events), latest.get(one.id, [])) for one in shown]
     return page.render("webhooks.html", rows=rows, more=make_cursor(shown[-1].id) if len(found) > LISTED else None)
 
@@ -181,8 +183,10 @@ def delete(page: Page, number: int) -> Response:
 
 @pages.post("/webhooks/{number:int}/test", Role.ADMIN)
 def send_test(page: Page, number: int) -> Response:
+    """What came of it, if the receiver answers soon; the log on the page tells the rest."""
     made = once.keyed(page).webhooks.test(number)
-    return page.done(f"Delivery {made.id} of {made.event} is on its way.")
+    tried = page.client.webhooks.first_try(made.id, TEST_SECONDS)
+    return page.back(Said(came_of_test(tried), "not_arrived" if tried.last_error else DONE))
 
 
 # --- secrets ------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What states are called for people, and which colour they wear."""
+"""What states are called for people, which colour they wear, and what is in line."""
 
 from __future__ import annotations
 
@@ -26,6 +26,14 @@ _OF_NAMES = {
     "FIRED": "good",
     "MISSED": "held",
 }
+
+
+# What is counted as in line, on every page.
+IN_LINE = frozenset({State.WAITING, State.SCHEDULED, State.QUEUED})
+IN_LINE_MEANS = (
+    "In line is every job that has not begun: it waits for its turn (QUEUED), for its time (SCHEDULED), or for its"
+    " stage or a person (WAITING)."
+)
 
 
 def tone(state: State | str) -> str:

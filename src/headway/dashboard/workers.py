@@ -10,9 +10,9 @@ from starlette.responses import Response
 from headway.dashboard.pages import Page, Pages
 from headway.engine.limits import lives
 from headway.model.workers import Standing, standing
-from headway.store import reading
-from headway.store.reading import WorkerView
+from headway.store import workers_reading
 from headway.store.workers import worker_name
+from headway.store.workers_reading import WorkerView
 
 pages = Pages("workers")
 
@@ -39,8 +39,8 @@ class Shown:
 @pages.get("/workers")
 def show(page: Page) -> Response:
     with page.look() as tx:
-        own = reading.running_of(tx, page.tenant_id)
-        found = [_shown(worker, own, everything=page.visitor.system) for worker in reading.workers(tx)]
+        own = workers_reading.running_of(tx, page.tenant_id)
+        found = [_shown(worker, own, everything=page.visitor.system) for worker in workers_reading.workers(tx)]
     alive = [one for one in found if one.standing.alive]
     gone = [one for one in reversed(found) if not one.standing.alive]
     slots = sum(one.worker.slots for one in alive)

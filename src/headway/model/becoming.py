@@ -66,6 +66,8 @@ def _queued(case: Case) -> Iterator[str]:
     place = f"It is at rank {rank} of the queue" if rank is not None else "It is in the queue"
     if explained is None or (explained.blockers and explained.start_estimate is None):
         yield f"{place}. When it starts cannot be foreseen."
+    elif explained.start_estimate is not None and explained.blockers and explained.start_estimate.p90 <= case.now:
+        yield f"{place} and should have begun: what is in its way takes longer than usual."
     elif explained.start_estimate is not None:
         yield f"{place} and {explained.start_estimate.shown(case.now)}."
     else:

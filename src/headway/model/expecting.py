@@ -22,8 +22,12 @@ class Usual:
     def compared(self, elapsed: int) -> str | None:
         """What there is to say about work that has gone on for so long."""
         if elapsed > self.p90:
-            return "longer than nine in ten" if self.count > 1 else "longer than the last time"
+            return f"longer than {self._longest()}"
         return f"about {span(self.p50 - elapsed)} left" if elapsed < self.p50 else None
+
+    def _longest(self) -> str:
+        """Beyond which it is unusual, after `longer than`."""
+        return f"usual: 9 of 10 took under {span(self.p90)}" if self.count > 1 else f"the last time: {span(self.p90)}"
 
 
 def usual(took: Sequence[int]) -> Usual | None:

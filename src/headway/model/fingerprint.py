@@ -32,13 +32,14 @@ _DETAILS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One run that failed."""
+    """One run that failed. `solved`: it was tried again, or resumed, and that went well, or somebody resolved it."""
 
     job_id: int
     task: str
     kind: str | None
     at: int
     error: str
+    solved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,11 @@ class Alike:
     def example(self) -> Failure:
         """The latest."""
         return self.failures[0]
+
+    @property
+    def solved(self) -> int:
+        """How many of them came right in the end."""
+        return sum(one.solved for one in self.failures)
 
     @property
     def first_at(self) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from shlex import quote
 
 from headway.model.estimate import Estimate, span
 from headway.model.job import Job
@@ -19,13 +20,19 @@ NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """One thing in the way. `kind` is for programs, `detail` for people; instants where they are known."""
+    """One thing in the way. `kind` is for programs, `detail` for people; instants where they are known.
+
+    What a person has to do is said in `detail` as a command. `said` says the same by what a page offers, and `command`
+    is the command alone.
+    """
 
     kind: str
     detail: str
     by: str | None = None
     since: int | None = None
     until: int | None = None
+    said: str | None = field(default=None, compare=False)
+    command: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,11 @@ def sentence(blocker: Blocker, now: int) -> str:
     by = None if blocker.by and blocker.detail.startswith(f"{blocker.by} ") else blocker.by
     known = ", ".join(part for part in (by, since, until) if part)
     return f"{blocker.detail} ({known})" if known else blocker.detail
+
+
+def on_page(blocker: Blocker, now: int) -> str:
+    """The same for somebody who looks at a page: by what can be done there."""
+    return sentence(replace(blocker, detail=blocker.said or blocker.detail), now)
 
 
 # --- what surrounds a job -----------------------------------------------------------------------------------------
@@ -253,7 +265,8 @@ def _not_queued(job: Job, scene: Scene) -> Blocker:
         case State.SCHEDULED:
             return Blocker("not_before", "waits for its time", until=job.not_before)
         case State.WAITING if job.hold:
-            return Blocker("status", f"on hold: headway jobs resume {job.id}")
+            command = f"headway jobs resume {job.id}"
+            return Blocker("status", f"on hold: {command}", said="on hold: “Resume” lets it go", command=command)
         case State.WAITING:
             return Blocker("stage", "its stage is not open yet")
         case State.PAUSED | State.ERROR:
@@ -271,16 +284,27 @@ def _pauses(scene: Scene) -> Iterator[Blocker]:
     if scene.inactive is not None:
         name = scene.inactive.tenant
         detail = f"the tenant {name} is inactive: headway tenants activate {name} lets it go on"
-        yield Blocker("paused", detail, since=scene.inactive.since)
+        said = f"the tenant {name} is inactive: whoever runs Headway activates it on the page Access"
+        command = f"headway tenants activate {quote(name)}"
+        yield Blocker("paused", detail, since=scene.inactive.since, said=said, command=command)
     if scene.everybody is not None:
         yield _pause(scene.everybody, "all queues are paused", "headway queue resume --all")
     if scene.pause is not None:
         yield _pause(scene.pause, "the queue is paused", "headway queue resume")
 
 
-def _pause(pause: Pause, words: str, remedy: str) -> Blocker:
+def _pause(pause: Pause, words: str, command: str, name: str = "") -> Blocker:
+    """`name`: what the command is about."""
     note = f": {pause.note}" if pause.note else ""
-    return Blocker("paused", f"{words}{note}; {remedy} lets it go on", since=pause.since, until=pause.until)
+    button = "“Resume” on its page" if name else "“Resume the queue”"
+    return Blocker(
+        "paused",
+        f"{words}{note}; {command}{name and f' {name}'} lets it go on",
+        since=pause.since,
+        until=pause.until,
+        said=f"{words}{note}; {button} lets it go on",
+        command=f"{command} {quote(name)}" if name else command,
+    )
 
 
 def _target(job: Job, scene: Scene) -> Iterator[Blocker]:
@@ -288,7 +312,7 @@ def _target(job: Job, scene: Scene) -> Iterator[Blocker]:
     if target is None:
         return
     if target.pause is not None:
-        yield _pause(target.pause, f"the target {target.name} is paused", f"headway targets resume {target.name}")
+        yield _pause(target.pause, f"the target {target.name} is paused", "headway targets resume", target.name)
     holder = target.holder
     if holder is None or holder.job_id == job.id:
         return
@@ -298,9 +322,10 @@ def _target(job: Job, scene: Scene) -> Iterator[Blocker]:
     elif holder.status is State.QUEUED:
         yield Blocker("target_held", f"{by} was resumed on {target.name} and goes first", by, holder.since)
     else:
-        hint = f"headway jobs resume {holder.job_id}, or resolve, retry, release or cancel it"
-        detail = f"{by} holds {target.name}: it is {holder.status.name}{_why(holder.reason)}; {hint}"
-        yield Blocker("target_held", detail, by, holder.since)
+        command, others = f"headway jobs resume {holder.job_id}", "resolve, retry, release or cancel it"
+        detail = f"{by} holds {target.name}: it is {holder.status.name}{_why(holder.reason)}"
+        said = f"{detail}; resume, {others} on its page"
+        yield Blocker("target_held", f"{detail}; {command}, or {others}", by, holder.since, said=said, command=command)
 
 
 def _tenant(scene: Scene) -> Iterator[Blocker]:
@@ -361,7 +386,12 @@ def _promise(one: Promise, what: str) -> Blocker:
 def _workers(task: str, scene: Scene) -> Iterator[Blocker]:
     knowing = [hand for hand in scene.hands if task in hand.tasks]
     if not scene.hands:
-        yield Blocker("no_worker", "no worker is alive: headway work")
+        yield Blocker(
+            "no_worker",
+            "no worker is alive: headway work",
+            said="no worker is alive: start one",
+            command="headway work",
+        )
     elif not knowing:
         yield Blocker("no_worker", f"no living worker knows the task {task}")
     elif all(hand.free <= 0 for hand in knowing):

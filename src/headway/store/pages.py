@@ -11,7 +11,7 @@ import binascii
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from headway.clock import micros
 from headway.errors import BadInput
@@ -137,7 +137,7 @@ def check_limit(limit: int) -> int:
 def job_rows(tx: Tx, tenant_id: int, filters: Filters, limit: int, cursor: str | None) -> Page[Job]:
     tx.run("pin_plans")
     floor, before = _between(tx, filters)
-    params = _params(tx, tenant_id, filters)
+    params = filter_params(tx, tenant_id, filters)
 
     def pick(ids: list[int], count: int) -> list[Job]:
         wanted = _picked(tx, ids, count, params)
@@ -153,7 +153,7 @@ def pick_places(tx: Tx, tenant_id: int, filters: Filters, places: Sequence[Place
     """Those of these whose jobs fit, in their order."""
     if not places:
         return []
-    wanted = set(_picked(tx, [one.id for one in places], len(places), _params(tx, tenant_id, filters)))
+    wanted = set(_picked(tx, [one.id for one in places], len(places), filter_params(tx, tenant_id, filters)))
     return [one for one in places if one.id in wanted]
 
 
@@ -169,44 +169,31 @@ def count_jobs(tx: Tx, tenant_id: int, filters: Filters) -> tuple[dict[State, in
     floor, before = _between(tx, filters)
     walks = _plan_walks(tx, filters) or _job_walks(tx, tenant_id, filters.statuses)
     ids = _merged(tx, walks, tenant_id, floor)(before, BUDGET)
-    counted = tx.run("count_picked", ids=json.dumps(ids), **_params(tx, tenant_id, filters))
+    counted = tx.run("count_picked", ids=json.dumps(ids), **filter_params(tx, tenant_id, filters))
     return {State(status): count for status, count in counted}, len(ids) < BUDGET
 
 
 def run_rows(tx: Tx, tenant_id: int, filters: Filters, limit: int, cursor: str | None) -> Page[Run]:
     tx.run("pin_plans")
-    params = _params(tx, tenant_id, filters)
+    params = filter_params(tx, tenant_id, filters)
 
     def pick(ids: list[int], count: int) -> list[Run]:
         return [rows.run(row) for row in tx.run("pick_runs", ids=json.dumps(ids), limit=count, **params)]
 
     _, before = _between(tx, Filters(until=filters.until))  # nothing starts before it is created
-    failed = filters.statuses == {State.FAILED}
-    walks = _plan_walks(tx, filters) or [("walk_failed_runs" if failed else "walk_runs", {})]
+    walks = _plan_walks(tx, filters) or [("walk_runs", {})]
     walk = _merged(tx, walks, tenant_id, _FIRST)
     return fill(walk, pick, lambda run: run.job_id, min(before, read_cursor(cursor)), limit)
 
 
-def record_rows(tx: Tx, tenant_id: int, filters: Filters, limit: int, cursor: str | None) -> Page[list[Any]]:
-    """Runs by the number of their job, without what may be large. `statuses` are those of the jobs."""
-    tx.run("pin_plans")
-    params = _params(tx, tenant_id, filters)
-
-    def pick(ids: list[int], count: int) -> list[list[Any]]:
-        ((found,),) = tx.run("pick_records", ids=json.dumps(ids), limit=count, **params)
-        records: list[list[Any]] = json.loads(found)
-        return records
-
-    _, before = _between(tx, Filters(until=filters.until))
+def led(tx: Tx, tenant_id: int, filters: Filters) -> Walk | None:
+    """The way to those that fit by an index of them alone; None where there is none."""
     indexed = filters.statuses and filters.statuses <= _INDEXED
-    walks = _plan_walks(tx, filters) or (
-        _job_walks(tx, tenant_id, filters.statuses) if indexed else [("walk_runs", {})]
-    )
-    walk = _merged(tx, walks, tenant_id, _FIRST)
-    return fill(walk, pick, lambda record: int(record[0]), min(before, read_cursor(cursor)), limit)
+    walks = _plan_walks(tx, filters) or (_job_walks(tx, tenant_id, filters.statuses) if indexed else [])
+    return _merged(tx, walks, tenant_id, _FIRST) if walks else None
 
 
-def _params(tx: Tx, tenant_id: int, filters: Filters) -> dict[str, object]:
+def filter_params(tx: Tx, tenant_id: int, filters: Filters) -> dict[str, object]:
     """The filters as the statements take them: a target by its number. One that does not exist is no empty answer."""
     target = None if filters.target is None else find_target(tx, tenant_id, filters.target)[0]
     return {**filters.params(tenant_id), "target_id": target}

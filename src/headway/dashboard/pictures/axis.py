@@ -39,8 +39,8 @@ def times(scale: Scale, most: int = 6) -> Iterator[int]:
         at += step
 
 
-def time_axis(scale: Scale, *, top: float, bottom: float, zone: str = "UTC", most: int = 6) -> Markup:
-    """Lines and labels for a scale of instants; the labels stand under `bottom`."""
+def time_axis(scale: Scale, *, top: float, bottom: float, zone: str = "UTC", most: int = 6, unit: str = "") -> Markup:
+    """Lines and labels for a scale of instants; the labels stand under `bottom`. `unit`: of the places, `%` or none."""
     wide = scale.high - scale.low > 2 * 86_400 * SECOND
     fine = scale.high - scale.low < 120 * SECOND
     shape = "%d %b" if wide else "%H:%M:%S" if fine else "%H:%M"
@@ -49,10 +49,19 @@ def time_axis(scale: Scale, *, top: float, bottom: float, zone: str = "UTC", mos
         x = scale.at(at)
         local = datetime.fromtimestamp(at / SECOND, UTC).astimezone(ZoneInfo(zone))
         parts.append(
-            Markup('<line class="axis" x1="{0}" y1="{1}" x2="{0}" y2="{2}"/>').format(x, top, bottom)
-            + Markup('<text x="{}" y="{}" text-anchor="middle">{}</text>').format(x, bottom + 13, local.strftime(shape))
+            Markup('<line class="axis" x1="{0}{3}" y1="{1}" x2="{0}{3}" y2="{2}"/>').format(x, top, bottom, unit)
+            + Markup('<text x="{}{}" y="{}" text-anchor="{}">{}</text>').format(
+                x, unit, bottom + 13, anchor(x, unit), local.strftime(shape)
+            )
         )
     return Markup("").join(parts)
+
+
+def anchor(x: float, unit: str) -> str:
+    """A picture that is as wide as there is room has no margin for half a word."""
+    if unit != "%" or 8 <= x <= 92:
+        return "middle"
+    return "start" if x < 8 else "end"
 
 
 def picture(width: int, height: int, label: str, *parts: Markup) -> Markup:
@@ -60,3 +69,10 @@ def picture(width: int, height: int, label: str, *parts: Markup) -> Markup:
     return Markup(
         '<svg class="picture" viewBox="0 0 {0} {1}" role="img" aria-label="{2}"><title>{2}</title>{3}</svg>'
     ).format(width, height, label, Markup("").join(parts))
+
+
+def fluid(height: int, label: str, *parts: Markup) -> Markup:
+    """The same as wide as its place, with text of one size: places along it are percentages."""
+    return Markup('<svg class="picture" height="{0}" role="img" aria-label="{1}"><title>{1}</title>{2}</svg>').format(
+        height, label, Markup("").join(parts)
+    )

@@ -1,5 +1,6 @@
 """Stages over time: a row for each step with all its attempts, waiting thin and work thick, the past and, hatched, what
-is expected, on one axis."""
+is expected, on one axis. It is as wide as there is room: places along the axis are percentages. Names stand beside the
+picture, and stay while it is scrolled."""
 
 from __future__ import annotations
 
@@ -8,12 +9,13 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
-from headway.dashboard.pictures.axis import SECOND, Scale, picture, time_axis
+from headway.dashboard.pictures.axis import SECOND, Scale, anchor, fluid, time_axis
 from headway.model.estimate import span
 from headway.model.outlook import Attempt, Planned, Spent
 
-WIDTH, LEFT, RIGHT, TOP, ROW = 960, 190, 946, 20, 26
-MOST_LABEL = 26
+LEFT, RIGHT = 1.0, 98.0
+TOP, ROW = 20, 26
+THINNEST = 0.4
 _HEIGHTS = {Spent.DELAYED: 2, Spent.WAITING: 6, Spent.RUNNING: 14, Spent.HELD: 10}
 _WORDS = {
     Spent.DELAYED: "waited for its time",
@@ -54,12 +56,23 @@ class Gantt:
 def gantt(wanted: Gantt) -> Markup:
     bottom = TOP + ROW * len(wanted.rows)
     scale = _scale(wanted)
-    parts = [_HATCH, _bands(wanted.rows), time_axis(scale, top=TOP, bottom=bottom, zone=wanted.zone, most=7)]
+    parts = [_HATCH, _bands(wanted.rows), time_axis(scale, top=TOP, bottom=bottom, zone=wanted.zone, unit="%")]
     parts += [_row(row, TOP + ROW * n, scale, wanted) for n, row in enumerate(wanted.rows)]
-    parts.append(Markup('<text class="zone" x="8" y="{}">{}</text>').format(bottom + 13, wanted.zone))
     if wanted.now is not None:
         parts.append(_now(scale.at(wanted.now), bottom))
-    return picture(WIDTH, bottom + 20, wanted.label, *parts)
+    return Markup(
+        '<div class="gantt">{}'
+        '<div class="scroll" tabindex="0" role="region" aria-label="The steps over time">{}</div></div>'
+    ).format(_names(wanted), fluid(bottom + 20, wanted.label, *parts))
+
+
+def _names(wanted: Gantt) -> Markup:
+    names = [
+        Markup('<li class="{}" title="{}">{}</li>').format("name band" if row.stage % 2 else "name", name, name)
+        for row in wanted.rows
+        for name in (f"{row.stage + 1} · {row.label}",)
+    ]
+    return Markup('<ol class="names">{}<li class="zone">{}</li></ol>').format(Markup("").join(names), wanted.zone)
 
 
 def _scale(wanted: Gantt) -> Scale:
@@ -72,7 +85,7 @@ def _scale(wanted: Gantt) -> Scale:
 def _bands(rows: Sequence[Row]) -> Markup:
     """Every other stage on another ground."""
     bands = [
-        Markup('<rect class="band" x="0" y="{}" width="{}" height="{}"/>').format(TOP + ROW * n, WIDTH, ROW)
+        Markup('<rect class="band" x="0" y="{}" width="100%" height="{}"/>').format(TOP + ROW * n, ROW)
         for n, row in enumerate(rows)
         if row.stage % 2
     ]
@@ -82,16 +95,14 @@ def _bands(rows: Sequence[Row]) -> Markup:
 def _row(row: Row, top: float, scale: Scale, wanted: Gantt) -> Markup:
     middle = top + ROW / 2
     now = wanted.until if wanted.now is None else wanted.now
-    name = f"{row.stage + 1} · {row.label}"
-    short = name if len(name) <= MOST_LABEL else f"{name[: MOST_LABEL - 1]}…"
-    parts = [Markup('<text class="step" x="8" y="{}">{}<title>{}</title></text>').format(middle + 4, short, name)]
+    parts: list[Markup] = []
     for number, (attempt, tone) in enumerate(zip(row.attempts, row.tones, strict=True), 1):
         which = f"job {attempt.job_id}" + (f", attempt {number}" if len(row.attempts) > 1 else "")
         parts += _attempt(attempt, tone, which, middle, scale, now)
     if row.planned is not None:
         parts.append(_expected(row.planned, middle, scale))
     if row.note:
-        parts.append(Markup('<text x="{}" y="{}">{}</text>').format(LEFT + 4, middle + 4, row.note))
+        parts.append(Markup('<text x="{}%" y="{}">{}</text>').format(LEFT, middle + 4, row.note))
     return Markup("").join(parts)
 
 
@@ -113,8 +124,8 @@ def _colour(spent: Spent) -> str:
 
 def _bar(tone: str, since: int, until: int, height: int, title: str, middle: float, scale: Scale) -> Markup:
     left = scale.at(since)
-    width = max(2.0, round(scale.at(until) - left, 2))
-    return Markup('<rect class="{}" x="{}" y="{}" width="{}" height="{}" rx="{}"><title>{}</title></rect>').format(
+    width = max(THINNEST, round(scale.at(until) - left, 2))
+    return Markup('<rect class="{}" x="{}%" y="{}" width="{}%" height="{}" rx="{}"><title>{}</title></rect>').format(
         tone, left, middle - height / 2, width, height, min(3, height / 2), title
     )
 
@@ -123,13 +134,13 @@ def _expected(planned: Planned, middle: float, scale: Scale) -> Markup:
     left, right = scale.at(planned.start), scale.at(planned.end)
     word = f"expected to take {span(planned.end - planned.start)}"
     return Markup(
-        '<rect class="expected" fill="url(#expected)" x="{}" y="{}" width="{}" height="14" rx="3">'
+        '<rect class="expected" fill="url(#expected)" x="{}%" y="{}" width="{}%" height="14" rx="3">'
         "<title>{}</title></rect>"
-    ).format(left, middle - 7, max(2.0, round(right - left, 2)), word)
+    ).format(left, middle - 7, max(THINNEST, round(right - left, 2)), word)
 
 
 def _now(x: float, bottom: float) -> Markup:
     return Markup(
-        '<line class="now" x1="{0}" y1="{1}" x2="{0}" y2="{2}"/>'
-        '<text class="nowword" x="{0}" y="{3}" text-anchor="middle">now</text>'
-    ).format(x, TOP - 4, bottom, TOP - 7)
+        '<line class="now" x1="{0}%" y1="{1}" x2="{0}%" y2="{2}"/>'
+        '<text class="nowword" x="{0}%" y="{3}" text-anchor="{4}">now</text>'
+    ).format(x, TOP - 4, bottom, TOP - 7, anchor(x, "%"))

@@ -1,6 +1,7 @@
 // Forms are sent without leaving the page: the answer is shown in its place, and focus stays where it was. Those that
 // lead to another page, and those that come back to be mended, are marked data-plain and sent as browsers do.
 import { answer, lost, wordsOf } from "./live.js";
+import { refuse } from "./said.js";
 
 const LEAVING = 3000; // so long a form that leads elsewhere is not sent again; whoever stopped it may then
 const sending = new WeakSet();
@@ -46,14 +47,4 @@ export async function post(address, fields, form = null) {
   if (!here) { location.assign(location.href); return true; }
   answer(await response.text(), form);
   return true;
-}
-
-// Nothing came back that could be shown in place of the page.
-function refuse(words) {
-  const banner = document.createElement("div");
-  banner.className = "banner bad";
-  banner.setAttribute("role", "alert");
-  banner.textContent = words;
-  document.getElementById("said").replaceChildren(banner);
-  banner.scrollIntoView({ block: "nearest" });
 }

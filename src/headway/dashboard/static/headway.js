@@ -3,9 +3,15 @@ import { follow } from "./live.js";
 import { listen } from "./keys.js";
 import { tick } from "./times.js";
 import { sendQuietly } from "./forms.js";
+import { attend } from "./said.js";
+import { keepMenu } from "./menu.js";
+import { offerCopies } from "./copy.js";
 
 tick();
 listen();
 sendQuietly();
+keepMenu();
+attend();
+offerCopies();
 follow();
 document.documentElement.dataset.ready = "";

@@ -1,4 +1,6 @@
-// Keys: `g` and a letter goes to a page, `/` searches, `j` and `k` walk rows, `?` helps.
+// Keys: `g` and a letter goes to a page, `/` searches, `j` and `k` walk rows, `m` goes to the message, `?` helps.
+import { dismiss, reach } from "./said.js";
+
 let going = -Infinity;
 
 export function listen() {
@@ -15,12 +17,13 @@ export function listen() {
 
 const typing = (element) => element.closest("input, textarea, select, [contenteditable]") !== null;
 
-// The sheet that somebody is in; from outside, all of them.
+// The sheet or the message that somebody is in; from outside, all of them.
 function shut(from) {
   const inside = from.closest("details.ask[open]");
   const open = inside ? [inside] : typing(from) ? [] : document.querySelectorAll("details.ask[open]");
   for (const one of open) one.open = false;
   inside?.querySelector("summary").focus();
+  if (!inside && !typing(from)) dismiss();
 }
 
 function go(key) {
@@ -31,7 +34,9 @@ function go(key) {
 
 function help() {
   const sheet = document.getElementById("help");
-  if (!sheet.open) sheet.showModal();
+  if (sheet.open) return;
+  sheet.showModal();
+  document.getElementById("help-title").focus();
 }
 
 function walk(step) {
@@ -54,4 +59,4 @@ function search() {
   return field !== null;
 }
 
-const ACTS = { g: () => { going = performance.now(); }, "?": help, j: () => walk(1), k: () => walk(-1), Enter: open, "/": search };
+const ACTS = { g: () => { going = performance.now(); }, "?": help, m: reach, j: () => walk(1), k: () => walk(-1), Enter: open, "/": search };

@@ -1,5 +1,7 @@
 // Follows what happens and brings the page up to date: the same page is asked for again, and what is marked
 // data-live is changed where it differs. Focus, open details and half-filled forms stay as they are.
+import { renew } from "./said.js";
+import { messages } from "./stream.js";
 import { refreshTimes } from "./times.js";
 
 const SHORTEST = 1000; // between two refreshes
@@ -64,16 +66,16 @@ export function answer(text, form = null) {
   if (!refused && form?.closest("[data-live]")) HTMLFormElement.prototype.reset.call(form); // as it was saved
 }
 
-// What came of the last form stays until the next one: whoever did something wrong has time to undo it.
+// What came of the last form is renewed by the next one only.
 function show(fresh, answered = false) {
   const focused = document.activeElement;
   const tenant = fresh.documentElement.dataset.tenant;
   const elsewhere = tenant !== document.documentElement.dataset.tenant; // it was chosen on another page
   if (!elsewhere && document.title !== fresh.title) document.title = fresh.title;
   for (const region of document.querySelectorAll("[data-live]")) {
-    if (region.id === "said" ? !answered : elsewhere) continue;
     const now = fresh.getElementById(region.id);
-    if (now) morph(region, now);
+    if (!now) continue;
+    if (region.id === "said") { if (answered) renew(now); } else if (!elsewhere) morph(region, now);
   }
   if (focused && focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
   refreshTimes();
@@ -196,27 +198,15 @@ async function read() {
     if (response.status === 503 || response.status === 429) return false; // if it is worse, the next refresh shows it
     if (!response.ok) throw new Error(`answered ${response.status}`);
     changed = true;
-    await pump(response.body.getReader());
+    for await (const { id, event } of messages(response)) {
+      last = id ?? last;
+      if (event !== null) changed = true;
+    }
     return true;
   } catch (error) {
     if (leaving.signal.aborted) return true;
     throw error;
   } finally {
     document.removeEventListener("visibilitychange", away);
-  }
-}
-
-async function pump(reader) {
-  const decoder = new TextDecoder();
-  for (let rest = ""; ; ) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    const messages = (rest + decoder.decode(value, { stream: true })).split("\n\n");
-    rest = messages.pop();
-    for (const message of messages) {
-      const id = /^id: (\d+)$/m.exec(message);
-      if (id) last = id[1];
-      if (/^event: /m.test(message)) changed = true;
-    }
   }
 }

@@ -1,10 +1,14 @@
-// The log of a job as it is written, and buttons that copy. The server shows the end of the log; from there on new
-// lines come in a stream, for as long as the job runs and the page is looked at: browsers allow few connections.
+// The log of a job as it is written. The server shows the end of the log; from there on new lines come in a stream,
+// for as long as the job runs and the page is looked at: browsers allow few connections.
+import { messages } from "./stream.js";
+
 const PAUSE = 1000; // before a stream that ended is asked for again
 const root = document.documentElement.dataset.root;
 const log = document.getElementById("log");
 const MOST = Math.max(5000, log.childElementCount); // whoever asked for more lines keeps as many
 const follow = document.querySelector("#log-follow input");
+// As the server shows it (times.py).
+const clock = new Intl.DateTimeFormat("en-GB", { timeZone: log.dataset.zone, hourCycle: "h23", hour: "2-digit", minute: "2-digit", second: "2-digit" });
 let after = log.dataset.after;
 let seen = log.dataset.status; // what is shown of the log is as of then
 let stream = null;
@@ -29,7 +33,7 @@ async function read() {
     const headers = { "Last-Event-ID": after };
     const response = await fetch(`${root}/api/jobs/${log.dataset.job}/live`, { headers, signal: stream.signal, cache: "no-store" });
     if (!response.ok) throw new Error(`answered ${response.status}`);
-    await pump(response.body.getReader());
+    await listen(response);
     seen = began;
   } catch { /* the server went, or the page was hidden */ }
   stream.abort();
@@ -38,24 +42,12 @@ async function read() {
   look();
 }
 
-async function pump(reader) {
-  const decoder = new TextDecoder();
-  for (let rest = ""; ; ) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    const messages = (rest + decoder.decode(value, { stream: true })).split("\n\n");
-    rest = messages.pop();
-    messages.forEach(take);
+async function listen(response) {
+  for await (const { id, event, data } of messages(response)) {
+    if (event === "lines") { after = id ?? after; add(JSON.parse(data)); }
     // What there is of a log comes before the job itself. Of one that does not run nothing more comes.
-    if (!runs() && !ended() && messages.some((message) => message.startsWith("event: job"))) return;
+    if (event === "job" && !runs() && !ended()) return;
   }
-}
-
-function take(message) {
-  const event = /^event: (.*)$/m.exec(message)?.[1];
-  if (event !== "lines") return;
-  after = /^id: (\d+)$/m.exec(message)?.[1] ?? after;
-  add(JSON.parse(/^data: (.*)$/m.exec(message)[1]));
 }
 
 function add(lines) {
@@ -68,7 +60,9 @@ function add(lines) {
 function line({ at, level, message }) {
   const made = part("div", "line", "");
   made.dataset.level = level;
-  made.append(part("span", "at", at.slice(11, 19)), part("span", "level", level), part("span", "message", message));
+  const stamp = part("time", "at", clock.format(new Date(at)));
+  stamp.dateTime = stamp.title = at;
+  made.append(stamp, part("span", "level", level), part("span", "message", message));
   return made;
 }
 
@@ -92,14 +86,3 @@ document.addEventListener("headway:shown", look);
 document.addEventListener("visibilitychange", look);
 toEnd();
 look();
-
-// --- copying -------------------------------------------------------------------------------------------------------
-
-for (const button of document.querySelectorAll("[data-copy]")) {
-  button.hidden = !navigator.clipboard;
-  button.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(button.closest(".copy").querySelector("code").textContent);
-    button.textContent = "Copied";
-    setTimeout(() => { button.textContent = "Copy"; }, 1500);
-  });
-}

@@ -10,23 +10,8 @@ const rowOf = (element) => element?.closest?.("tr[data-job]") ?? null;
 const formOf = (row) => row?.querySelector("form.moves") ?? null;
 const shown = (id) => document.querySelector(`tr[data-job="${CSS.escape(id)}"]`);
 
-// What a screen reader says: where the job is now, or why it is not.
-function announce(id) {
-  const row = shown(id);
-  const said = document.querySelector("#said .banner");
-  const refused = said?.classList.contains("bad");
-  const rank = row?.dataset.rank;
-  const text = refused || !rank ? said?.firstChild?.textContent.trim() : `Job ${id} is now at rank ${rank}.`;
-  const news = document.getElementById("news");
-  news.textContent = "";
-  requestAnimationFrame(() => { news.textContent = text ?? ""; });
-}
-
 function then(id, act) {
-  last = last.then(act).catch(() => {}).then(() => {
-    announce(id);
-    shown(id)?.focus({ preventScroll: false });
-  });
+  last = last.then(act).catch(() => {}).then(() => shown(id)?.focus({ preventScroll: false }));
 }
 
 // --- keys -------------------------------------------------------------------------------------------------------

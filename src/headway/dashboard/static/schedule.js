@@ -52,6 +52,7 @@ function number() {
       if (field.id) field.id = field.name;
     }
     step.querySelector("[data-remove]").value = n;
+    for (const button of step.querySelectorAll("[data-place]")) button.value = `${button.dataset.place}-${n}`;
   });
 }
 

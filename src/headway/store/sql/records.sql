@@ -1,12 +1,29 @@
--- The history: what ran, a line for each run, and what failed last. Each answer is one text: SQLite's driver gives other
--- threads a turn at every row.
+-- The history: what ran, a line for each run in the order in which they began, and what failed last. Each answer is one
+-- text: SQLite's driver gives other threads a turn at every row.
+
+-- name: walk_begun
+-- The jobs of a tenant that began within a stretch of events. Nobody keeps an index of beginnings: events are numbered
+-- in the order in which things happened.
+select {json_rows(w.id, w.thing_id)} from (select id, thing_id from hw_event
+  where id < :before and id >= :floor and kind = 'job.claimed' and fence = 1 and tenant_id = :tenant_id) w;
+
+-- name: event_before
+select id from hw_event where id < :before order by id desc limit 1;
+
+-- name: event_from
+-- The first event at or after a number: numbers and times rise together, so a time is found by halving.
+select id, at from hw_event where id >= :id order by id limit 1;
+
+-- name: begun_of
+-- When the runs of these jobs began.
+select {json_rows(w.started_at, w.job_id)} from (select job_id, started_at from hw_run where job_id in {ids}) w;
 
 -- name: pick_records
 -- Of the runs of these jobs, those that are wanted. `mask` has a bit for each status of a job.
-select {json_rows(w.id, w.task, w.status, w.started_at, w.finished_at, w.ran, w.attempt, w.exit_code, w.failure_kind, w.error, w.target_id, w.group_id)}
+select {json_rows(w.id, w.task, w.status, w.started_at, w.finished_at, w.ran, w.attempt, w.exit_code, w.failure_kind, w.error, w.target_id, w.group_id, w.params)}
 from (
   select j.id, j.task, j.status, r.started_at, j.finished_at, j.ran, j.attempt, r.exit_code, j.failure_kind,
-    substr(coalesce(r.error, j.reason), 1, 300) as error, j.target_id, j.group_id
+    substr(coalesce(r.error, j.reason), 1, 300) as error, j.target_id, j.group_id, substr(r.params, 1, 601) as params
   from hw_run r join hw_job j on j.id = r.job_id
   where r.job_id in {ids} and r.tenant_id = :tenant_id
     and (cast(:mask as integer) >> cast(j.status as integer)) & 1 = 1
@@ -17,7 +34,8 @@ from (
     and (cast(:schedule_id as bigint) is null
       or exists (select 1 from hw_group g where g.id = j.group_id and g.schedule_id = :schedule_id))
     and (cast(:failure_kind as text) is null or j.failure_kind = :failure_kind)
-    and (cast(:q as text) is null or lower(r.task) like :q escape '!' or lower(coalesce(r.error, j.reason)) like :q escape '!')
+    and (cast(:q as text) is null or lower(r.task) like :q escape '!' or lower(coalesce(r.error, j.reason)) like :q escape '!'
+      or lower(substr(r.params, 1, 2000)) like :q escape '!')
   order by j.id desc limit :limit) w;
 
 -- name: latest_failures
@@ -26,3 +44,14 @@ select {json_rows(w.id, w.task, w.failure_kind, w.finished_at, w.error)} from (
   select j.id, j.task, j.failure_kind, j.finished_at, substr(coalesce(r.error, j.reason, ''), 1, 500) as error
   from hw_job j join hw_run r on r.job_id = j.id
   where j.tenant_id = :tenant_id and j.status = 7 order by j.id desc limit :limit) w;
+
+-- name: latest_errors
+-- Failures within a stretch of events that a person had, or has, to decide on, and whose jobs did not end FAILED.
+select {json_rows(w.thing_id, w.task, w.at, w.data, w.status)} from (
+  select e.thing_id, j.task, e.at, e.data, j.status from hw_event e join hw_job j on j.id = e.thing_id
+  where e.id >= :floor and e.kind = 'job.error' and e.tenant_id = :tenant_id and j.status <> 7 order by e.id desc limit :limit) w;
+
+-- name: tries_after
+-- What became of the jobs that these were tried again as.
+select {json_rows(w.retry_of, w.id, w.status)} from (
+  select retry_of, id, status from hw_job where retry_of in {ids} and retry_of is not null) w;

@@ -1,4 +1,5 @@
-"""Job templates: stored defaults for a task. The list, one of them, a job made of it, and putting it away."""
+"""Job templates: stored defaults for a task. The list, one of them, a job made of it, and putting it away. The editor
+has a module of its own."""
 
 from __future__ import annotations
 
@@ -11,14 +12,16 @@ from starlette.responses import Response
 
 from headway.api.problems import status_of
 from headway.dashboard import once
+from headway.dashboard.fields import params_of
 from headway.dashboard.jobs import make_once, plain_type
 from headway.dashboard.pages import Page, Pages
 from headway.dashboard.schedule_form import moment
+from headway.dashboard.template_editor import seen_version
 from headway.errors import BadInput, HeadwayError, Refused, WrongState
 from headway.model.access import ADMIN_TASKS, Role, check_task
 from headway.model.job import Actor
 from headway.model.template import WISHES, Template
-from headway.model.values import from_json, refuse, step, whole
+from headway.model.values import from_json, step, whole
 from headway.store import reading, templates
 from headway.store.pages import make_cursor, read_cursor
 
@@ -52,10 +55,7 @@ class Wish:
     def _params(self, texts: Collection[str]) -> dict[str, object]:
         if self.opened is not None:
             return {name: text if name in texts else _value(name, text) for name, text in self.opened.items() if text}
-        given = from_json(self.params or "{}", field="params")
-        if not isinstance(given, dict):
-            refuse("params", 'must be an object of names and values, like {"topic": "fog"}')
-        return given
+        return params_of(self.params)
 
 
 def _value(name: str, text: str) -> object:
@@ -157,8 +157,5 @@ def make(page: Page, template_id: int) -> Response:
 def archive(page: Page, template_id: int) -> Response:
     one = page.client.templates.get(template_id)
     check_task(page.visitor, one.task)
-    if page.form.get("version") != str(one.version):
-        text = f"template {one.name!r} has changed since this page was shown: look at it again before you archive it"
-        raise WrongState(text, code="version_mismatch")
-    page.client.templates.archive(one.id, if_version=one.version)
+    page.client.templates.archive(one.id, if_version=seen_version(page, one))
     return page.done(f"Template {one.name} is archived: no more jobs are made of it, and its name is free again.")

@@ -1,0 +1,169 @@
+"""The form that makes and changes job templates: what is filled in, what it means, and what is wrong where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.responses import Response
+
+from headway.api.known_tasks import known_tasks
+from headway.api.problems import status_of
+from headway.dashboard import once
+from headway.dashboard.fields import duration_of, json_text, names_of, names_text, params_of, retry_of, retry_text
+from headway.dashboard.pages import Form, Page, Pages
+from headway.engine.client import Client
+from headway.errors import BadInput, HeadwayError, Refused, WrongState
+from headway.model.access import Role, check_task
+from headway.model.job import ON_ERROR, ON_LOST
+from headway.model.template import FIELDS, Template
+from headway.model.values import from_json, whole
+
+pages = Pages("template editor")
+# How each field of a template is read from the form, and written into it; the others are text.
+_READ: Mapping[str, Callable[[str], object]] = {
+    "params": params_of,
+    "priority": lambda text: whole(text, field="priority", most=100),
+    "resources": lambda text: names_of(text, "resources"),
+    "timeout": duration_of,
+    "retry_policy": lambda text: retry_of(text, "retry_policy"),
+    "budget": lambda text: from_json(text, field="budget"),
+    "open_params": lambda text: names_of(text, "open_params"),
+}
+_WRITE: Mapping[str, Callable[[Any], str]] = {
+    "params": json_text,
+    "resources": names_text,
+    "retry_policy": retry_text,
+    "budget": json_text,
+    "open_params": names_text,
+}
+# They are asked for less often: folded until one says something.
+FOLDED = ("priority", "target", "resources", "timeout", "retry_policy", "budget", "on_lost", "on_error", "open_params")
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A template as it stands in the form."""
+
+    name: str
+    task: str
+    fields: Mapping[str, str]
+
+    def wishes(self) -> dict[str, Any]:
+        """Every field, as the verbs take it; None for what was left empty."""
+        return {name: _READ.get(name, str)(text) if text else None for name, text in self.fields.items()}
+
+    @staticmethod
+    def of(form: Form) -> Draft:
+        texts = {name: form.get(name).replace("\r\n", "\n") for name in FIELDS}
+        return Draft(form.get("name"), form.get("task"), texts)
+
+    @staticmethod
+    def showing(one: Template) -> Draft:
+        said = one.fields
+        texts = {name: _WRITE.get(name, str)(said[name]) if name in said else "" for name in FIELDS}
+        return Draft(one.name, one.task, texts)
+
+
+# --- making -------------------------------------------------------------------------------------------------------
+
+
+@pages.get("/templates/new", Role.OPERATOR)
+def new(page: Page) -> Response:
+    """Empty, or with what another one says."""
+    copied = page.asked.given("copy")
+    if copied is None:
+        return _editor(page, Draft("", page.asked.get("task"), dict.fromkeys(FIELDS, "")))
+    draft = Draft.showing(page.client.templates.get(whole(copied, field="copy", least=1)))
+    return _editor(page, Draft(f"copy of {draft.name}"[:200], draft.task, draft.fields))
+
+
+@pages.post("/templates/new", Role.OPERATOR)
+def create(page: Page) -> Response:
+    draft, client = Draft.of(page.form), once.keyed(page)
+    try:
+        made = _made(page, client, draft)
+    except (BadInput, WrongState, Refused) as error:
+        return _editor(page, draft, error=error)
+    return page.done(f"Template {made.name} was made{once.already(client)}.", to=page.address(f"/templates/{made.id}"))
+
+
+def _made(page: Page, client: Client, draft: Draft) -> Template:
+    if (number := once.made_before(client)) is not None:
+        return page.client.templates.get(number)
+    check_task(page.visitor, draft.task)
+    return client.templates.create(draft.name, draft.task, **draft.wishes())
+
+
+# --- changing -----------------------------------------------------------------------------------------------------
+
+
+@pages.get("/templates/{template_id:int}/edit", Role.OPERATOR)
+def edit(page: Page, template_id: int) -> Response:
+    one = _ours(page, template_id)
+    return _editor(page, Draft.showing(one), one)
+
+
+@pages.post("/templates/{template_id:int}/edit", Role.OPERATOR)
+def change(page: Page, template_id: int) -> Response:
+    one, draft = _ours(page, template_id), Draft.of(page.form)
+    try:
+        edited = _edited(page, draft, one)
+    except (BadInput, WrongState, Refused) as error:
+        return _editor(page, draft, one, error=error)
+    said = f"Template {edited.name} was changed." if edited.version != one.version else "Nothing was changed."
+    return page.done(said, to=page.address(f"/templates/{one.id}"))
+
+
+def _edited(page: Page, draft: Draft, one: Template) -> Template:
+    """It says what the form says, and nothing else any more. The rights were judged by the version that is named."""
+    version = seen_version(page, one)
+    check_task(page.visitor, draft.task)
+    for name in ("name", "task"):
+        if not getattr(draft, name):
+            raise BadInput(f"{name}: it needs one", field=name)
+    # A form has no blanks around a name, and leaves those that are there alone.
+    changes = {"name": one.name if draft.name == one.name.strip() else draft.name, "task": draft.task, **draft.wishes()}
+    if changes == {"name": one.name, "task": one.task, **Draft.showing(one).wishes()}:
+        return one
+    return page.client.templates.edit(one.id, if_version=version, **changes)
+
+
+def _ours(page: Page, template_id: int) -> Template:
+    """One that can be changed, by this visitor."""
+    one = page.client.templates.get(template_id)
+    check_task(page.visitor, one.task)
+    if one.archived_at is not None:
+        text = f"template {one.name!r} is archived and cannot be changed: make a new one of it with Copy"
+        raise WrongState(text, code="template_archived", status="archived")
+    return one
+
+
+def seen_version(page: Page, one: Template) -> int:
+    """The version that the visitor looked at."""
+    if page.form.get("version") != str(one.version):
+        text = f"template {one.name!r} has changed since this page was shown: look at it again before you change it"
+        raise WrongState(text, code="version_mismatch", version=one.version)
+    return one.version
+
+
+# --- the page -----------------------------------------------------------------------------------------------------
+
+
+def _editor(page: Page, draft: Draft, one: Template | None = None, *, error: HeadwayError | None = None) -> Response:
+    wrong = (error.field or "").split(".")[0].split("[")[0] if error is not None else ""
+    return page.render(
+        "template_edit.html",
+        status=200 if error is None else status_of(error),
+        draft=draft,
+        one=one,
+        # Whoever saves over a newer version says so with its own button.
+        seen=page.form.get("version") or (one.version if one else ""),
+        stale=error is not None and error.code == "version_mismatch",
+        error=error,
+        wrong=wrong,
+        folded=wrong in FOLDED or any(draft.fields[name] for name in FOLDED),
+        tasks=[task["task"] for task in known_tasks(page) if page.may("admin") or not task["admin_only"]],
+        choices={"on_lost": ON_LOST, "on_error": ON_ERROR},
+    )
