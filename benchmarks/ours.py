@@ -21,7 +21,7 @@ from headway.engine.supervisor import Supervisor
 from headway.engine.worker import Wishes, Worker
 from headway.model.job import SYSTEM
 from headway.model.policies import Concurrency
-from headway.store import claims
+from headway.store import claim_view
 
 Values = dict[str, float]
 LOOK_SECONDS = 0.005
@@ -148,7 +148,7 @@ def _all_finished(app: App, worker: Worker, jobs: int) -> bool:
     if worker.running or worker.ended_work:
         return False
     with app.database.read() as tx:
-        view = claims.look(tx)
+        view = claim_view.look(tx)
         return not view.ready and not view.running
 
 

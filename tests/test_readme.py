@@ -21,12 +21,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, database_url: str, *words: str) -> str:
+def run(folder: Path, empty_url: str, *words: str) -> str:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HEADWAY_")}
     ended = subprocess.run(
         [sys.executable, *words],
         cwd=folder,
-        env={**clean, "HEADWAY_DATABASE": database_url, "PYTHONPATH": str(ROOT / "src")},
+        env={**clean, "HEADWAY_DATABASE": empty_url, "PYTHONPATH": str(ROOT / "src")},
         capture_output=True,
         text=True,
         check=False,
@@ -35,22 +35,22 @@ def run(folder: Path, database_url: str, *words: str) -> str:
     return ended.stdout
 
 
-def test_the_program_runs(folder: Path, database_url: str) -> None:
-    assert run(folder, database_url, "stories.py") == "job 1 is QUEUED\n"
-    run(folder, database_url, "-m", "headway", "work", "--burst", "--app", "stories:app")
-    with App(database=database_url) as app:
+def test_the_program_runs(folder: Path, empty_url: str) -> None:
+    assert run(folder, empty_url, "stories.py") == "job 1 is QUEUED\n"
+    run(folder, empty_url, "-m", "headway", "work", "--burst", "--app", "stories:app")
+    with App(database=empty_url) as app:
         story, announcement = app.job(1), app.job(2)
         assert story.result() == {"title": "Fog", "chapters": 3}
         assert announcement.result() == "Fog is out"
-    listed = run(folder, database_url, "-m", "headway", "jobs", "ls")
+    listed = run(folder, empty_url, "-m", "headway", "jobs", "ls")
     assert listed.count("COMPLETED") == 2
-    assert run(folder, database_url, "-m", "headway", "jobs", "logs", "1").count("writing chapter") == 3
-    run(folder, database_url, "-m", "headway", "verify", "--quiet")
+    assert run(folder, empty_url, "-m", "headway", "jobs", "logs", "1").count("writing chapter") == 3
+    run(folder, empty_url, "-m", "headway", "verify", "--quiet")
 
 
-def test_enqueued_twice_the_key_makes_it_one_story(folder: Path, database_url: str) -> None:
-    run(folder, database_url, "stories.py")
-    assert run(folder, database_url, "stories.py") == "job 1 is QUEUED\n"
+def test_enqueued_twice_the_key_makes_it_one_story(folder: Path, empty_url: str) -> None:
+    run(folder, empty_url, "stories.py")
+    assert run(folder, empty_url, "stories.py") == "job 1 is QUEUED\n"
 
 
 def test_the_program_is_short() -> None:

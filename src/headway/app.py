@@ -198,6 +198,7 @@ class App:
                     retry=retry,
                     resources=resources,
                     reservation_ttl=self.settings.reservation_ttl,
+                    allow_private=self.settings.webhooks.allow_private,
                 )
             return self._client
 

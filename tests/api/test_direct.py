@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import pytest
 
 from headway import App, Context, Skip
+from headway.api.service import DIRECT_CALLS
 from headway.api.wire import answers, answers_lanes
 from headway.composing import supervisor
 from headway.errors import BadInput
@@ -195,6 +197,48 @@ def test_a_caller_that_goes_away_stops_its_work(site: Site, doors: Doors) -> Non
         until(lambda: len(rows(site)) == 3 and rows(site)[2].granted_at is not None)
     until(lambda: rows(site)[2].finished_at is not None)
     assert rows(site)[2].outcome == "ABANDONED"
+
+
+MOMENTS = ("in the head", "in the body", "at once", "while it waits", "while it runs", "with the answer")
+
+
+@pytest.mark.parametrize("rudely", [False, True], ids=["closed", "reset"])
+def test_whenever_callers_go_away_nothing_is_left_of_them(site: Site, doors: Doors, rudely: bool) -> None:
+    for moment in MOMENTS:
+        go_away(site, doors, moment, rudely=rudely)
+    service = site.server.service
+    until(lambda: all(one.finished_at is not None for one in rows(site)), "that all places are given back")
+    until(lambda: not service.under_way, "that all calls have ended")
+    assert service.direct_calls._value == DIRECT_CALLS
+    assert {one.outcome for one in rows(site)} <= {"ABANDONED", "COMPLETED"}
+    assert sorted(doors.began) == sorted(doors.ended)
+    doors.open.set()
+    assert site.http.post("/stands", json={"word": "next"}).json() == "next"
+
+
+def go_away(site: Site, doors: Doors, moment: str, *, rudely: bool) -> None:
+    text = json.dumps({"word": moment}).encode()
+    head = "POST /stands HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    request = f"{head}Content-Length: {len(text)}\r\n\r\n".encode() + text
+    sent = {"in the head": request[:40], "in the body": request[:-5]}.get(moment, request)
+    with ExitStack() as stack:
+        if moment == "while it waits":
+            stack.enter_context(caller(site, "/stands", {"word": "before"}))
+            until(lambda: "before" in doors.began)
+        gone = stack.enter_context(socket.create_connection(("127.0.0.1", site.server.port), PATIENCE))
+        if rudely:
+            gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        gone.sendall(sent)
+        match moment:
+            case "while it waits":
+                until(lambda: waiting(site) == 1)
+            case "while it runs":
+                until(lambda: moment in doors.began)
+            case "with the answer":
+                until(lambda: moment in doors.began)
+                doors.open.set()
+                gone.recv(1)
+    doors.open.clear()
 
 
 def test_a_server_that_ends_sends_its_callers_away(site: Site, doors: Doors) -> None:

@@ -57,8 +57,8 @@ def _answers(http: httpx.Client) -> bool:
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_it_serves_and_works_inside_another_application(database_url: str, tmp_path: Path, processes: int) -> None:
-    with embedded(database_url, tmp_path, processes=processes) as (http, process):
+def test_it_serves_and_works_inside_another_application(empty_url: str, tmp_path: Path, processes: int) -> None:
+    with embedded(empty_url, tmp_path, processes=processes) as (http, process):
         until(lambda: _live(http) == processes, f"{processes} live workers")
         numbers = [http.post(f"/orders/fog-{n}").json()["job_id"] for n in range(20)]
         made = http.post("/headway/api/jobs", json={"task": "story.generate", "params": {"topic": "rain"}})
@@ -72,7 +72,7 @@ def test_it_serves_and_works_inside_another_application(database_url: str, tmp_p
         process.send_signal(signal.SIGTERM)
         # A single process ends as its signal says, once everything is closed.
         assert process.wait(60) in (0, -signal.SIGTERM), (tmp_path / "log").read_text()
-    with App(database_url) as app, app.database.read() as tx:
+    with App(empty_url) as app, app.database.read() as tx:
         left = [row for row in tx.run("shown_workers", within=10**12) if row[-2] is None]
     assert left == []
 

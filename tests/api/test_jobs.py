@@ -82,6 +82,7 @@ def test_many_jobs_are_changed_when_they_are_as_many_as_expected(site: Site) -> 
     wish = {"filter": {"status": ["QUEUED"], "task": "story.generate"}, "action": "cancel"}
     refused = site.http.post("/api/jobs/bulk", json={**wish, "expected_count": 2})
     assert (refused.status_code, refused.json()["code"]) == (409, "count_mismatch")
+    assert refused.json()["title"] == "Another number than expected"
     done = site.http.post("/api/jobs/bulk", json={**wish, "expected_count": 3}).json()
     assert (done["matched"], len(done["changed"]), done["refused"]) == (3, 3, [])
     assert {one["status"] for one in site.http.get("/api/jobs").json()["items"]} == {"CANCELLED"}

@@ -27,6 +27,7 @@ class Reader:
         self.lines = answer.iter_lines()
         assert answer.headers["content-type"].startswith("text/event-stream")
         assert next(self.lines) == ": here"
+        self.first = next(self.lines)
 
     def next(self) -> tuple[int | None, str, Any]:
         number: int | None = None
@@ -66,13 +67,25 @@ def test_events_come_as_they_happen_and_again_from_where_one_left_off(site: Site
         assert [reader.next()[1] for _ in range(2)] == ["job.created", "job.cancelled"]
 
 
+def test_who_is_cut_off_before_anything_happened_misses_nothing(site: Site) -> None:
+    site.http.post("/api/jobs", json=STORY)
+    with following(site.http, kind="job.*") as reader:
+        name, _, number = reader.first.partition(": ")
+    assert name == "id"
+    job = site.http.post("/api/jobs", json=STORY).json()
+    with following(site.http, last=int(number), kind="job.*") as reader:
+        assert reader.next()[2]["thing_id"] == job["job_id"]
+
+
 def test_an_id_of_another_database_is_answered_with_a_reset(site: Site) -> None:
     with following(site.http, last=10**9) as reader:
         number, kind, data = reader.next()
     assert (kind, number) == ("reset", 0)
     assert "another database" in data["reason"]
-    for wrong in ("yesterday", "9" * 5_000):
-        refused = site.http.get("/api/events", headers={"Last-Event-ID": wrong})
+    with following(site.http, last=2**63 - 1) as reader:
+        assert reader.next()[:2] == (0, "reset")
+    for wrong in ("yesterday", "9" * 5_000, str(2**63), "-1", "1_0", "\u00b2"):
+        refused = site.http.get("/api/events", headers=[(b"Last-Event-ID", wrong.encode("latin-1"))])
         assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "Last-Event-ID")
 
 

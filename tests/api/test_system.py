@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import quote
 
 import pytest
 
 from headway import Context
 from headway.api.wire import answers, answers_system
+from headway.api.wire.system import _type
 from tests.support.service import Site, running, shop
 from tests.support.wire import fits
 
@@ -42,6 +45,18 @@ def run(site: Site, **params: object) -> int:
     job = site.http.get(f"/api/jobs/{made.json()['job_id']}").json()
     assert job["status"] == "COMPLETED", job
     return int(job["job_id"])
+
+
+def test_what_a_param_is_said_to_be_is_what_a_person_would_write() -> None:
+    words = {
+        "int": Annotated[int, "at least 1"],
+        "list[str]": list[Annotated[str, "a name"]],
+        "dict[str, int] | None": dict[str, Annotated[int, "n"]] | None,
+        "Fog": "Fog",
+        "None": None,
+    }
+    assert {_type(one) for one in words.values()} == set(words)
+    assert _type(inspect.Parameter.empty) is None
 
 
 def test_tasks_say_what_they_take_and_when_they_were_seen(site: Site) -> None:

@@ -32,6 +32,15 @@ def test_a_webhook_that_changed_meanwhile_is_not_deleted(site: Site) -> None:
     assert site.http.delete(path, headers={"If-Match": edited.headers["etag"]}).status_code == 200
 
 
+def test_a_secret_is_not_rotated_twice_by_who_lost_the_answer(site: Site) -> None:
+    made = site.http.post("/api/webhooks", json={"url": "https://hooks.example/x"})
+    path, seen = made.headers["location"], {"If-Match": made.headers["etag"]}
+    assert site.http.post(f"{path}/rotate", headers=seen).status_code == 200
+    again = site.http.post(f"{path}/rotate", headers=seen)
+    assert (again.status_code, again.json()["code"]) == (412, "version_mismatch")
+    assert site.app.client.webhooks.get(1).old_secret == made.json()["secret"]
+
+
 def test_null_takes_a_time_away(site: Site) -> None:
     job = site.http.post("/api/jobs", json={**STORY, "not_before": LATER, "expires_at": "2101-01-01T00:00:00Z"})
     path = job.headers["location"]

@@ -48,7 +48,7 @@ def app(cli: Here) -> Iterator[App]:
     """The tests' own app on the same database: it enqueues, and `drain(app)` runs what waits."""
     assert cli.database is not None
     with isolated(shop.app, cli.database) as app:  # later commands that name this app find it as it was
-        app.configure(None, {"artifacts": str(cli.folder / "artifacts")})
+        app.configure(None, {"artifacts": str(cli.folder / "artifacts"), "webhooks": {"allow_private": True}})
         yield app
 
 

@@ -194,13 +194,16 @@ def test_problems_that_only_the_database_knows(plans: Here) -> None:
         plans,
         PLANS.replace('task = "shop.greet"\nparams = { name = "b" }', 'task = "shop.gret"')
         .replace('{ name = "anna" }', '{ times = "many" }')
-        .replace('interval = "10m"\ntemplate = "hello"', 'interval = "10m"\ntemplate = "helo"'),
+        .replace('interval = "10m"\ntemplate = "hello"', 'interval = "10m"\ntemplate = "helo"')
+        + '[[webhooks]]\nurl = "http://169.254.169.254/"\n',
     )
     said = plans("apply", "plans.toml", *SHOP)
     assert said.code == 2
     assert "templates[0] hello: shop.greet: params.times must be int" in said.err
     assert "schedules[0] nightly: steps[0]" in said.err
     assert "schedules[1] pulse: there is no template 'helo'" in said.err
+    assert "webhooks[0]" in said.err
+    assert "169.254.169.254 is a link-local address, where nothing is delivered" in said.err
     assert plans("templates", "ls", "--json").done().data["items"] == []
     assert plans("targets", "ls", "--json").done().data["items"] == []
 

@@ -118,6 +118,8 @@ REFUSALS: list[tuple[list[str], list[str]]] = [
     (["limits", "set", "global", "1.5"], ["a limit must be a whole number from 1, or none"]),
     (["limits", "set", "global", "1000001"], ["a limit must be a whole number from 1"]),
     (["limits", "set", "global", "9" * 30], ["a limit must be a whole number from 1"]),
+    (["schedules", "show", "9" * 30], ["999 is read as a number, and numbers end at 9223372036854775807"]),
+    (["templates", "show", "9" * 5_000], ["99999… is read as a number"]),
     (["queue", "pause", "--for", "ever"], ["--for is not a duration"]),
     (["queue", "pause", "--for", "0s"], ["--for must be more than 0"]),
     (["top", "--interval", "x"], ["interval is not a duration"]),
@@ -347,9 +349,9 @@ def test_no_postgres_at_the_address(here: Here) -> None:
         assert "s3cret" not in answer.err
 
 
-def test_a_postgres_without_a_schema(here: Here, postgres_url: str) -> None:
+def test_a_postgres_without_a_schema(here: Here, empty_postgres_url: str) -> None:
     for args in LOOKING:
-        here(*args, database=postgres_url).refused(5, "is not a database of Headway yet", "headway db migrate")
+        here(*args, database=empty_postgres_url).refused(5, "is not a database of Headway yet", "headway db migrate")
 
 
 def _like_others() -> list[str]:

@@ -24,13 +24,13 @@ def pg_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{newest.parent}{os.pathsep}{os.environ['PATH']}")
 
 
-def test_migrate(here: Here, database_url: str) -> None:
+def test_migrate(here: Here, empty_url: str) -> None:
     newest = versions()[-1]
-    assert f"has schema {newest} now" in here("db", "migrate", database=database_url).done().out
-    again = here("db", "migrate", database=database_url).done()
+    assert f"has schema {newest} now" in here("db", "migrate", database=empty_url).done().out
+    again = here("db", "migrate", database=empty_url).done()
     assert f"is up to date: schema {newest}" in again.out
-    assert here("db", "migrate", "--json", database=database_url).done().data["migrated"] == []
-    assert "no jobs yet" in here("jobs", "ls", database=database_url).done().err
+    assert here("db", "migrate", "--json", database=empty_url).done().data["migrated"] == []
+    assert "no jobs yet" in here("jobs", "ls", database=empty_url).done().err
 
 
 def test_check(cli: Here) -> None:
@@ -89,12 +89,14 @@ def test_restore_over_a_damaged_file_and_where_there_is_none(here: Here, sqlite_
 
 
 def test_without_the_programs_it_says_which_to_run(
-    here: Here, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    here: Here, empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here("db", "migrate", database=postgres_url).done()
+    here("db", "migrate", database=empty_postgres_url).done()
     monkeypatch.setenv("PATH", str(here.folder))
-    here("db", "backup", "copy", database=postgres_url).refused(
+    here("db", "backup", "copy", database=empty_postgres_url).refused(
         4, "pg_dump is not installed here", "pg_dump --format=custom"
     )
     (here.folder / "some").write_bytes(b"x")
-    here("db", "restore", "some", "--yes", database=postgres_url).refused(4, "pg_restore is not installed", "--clean")
+    here("db", "restore", "some", "--yes", database=empty_postgres_url).refused(
+        4, "pg_restore is not installed", "--clean"
+    )

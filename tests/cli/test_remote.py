@@ -40,6 +40,12 @@ _SPAN = re.compile(r"\b\d+(?:\.\d+)? ?(?:ms|[smhd])\b")
 _MOVING = ("beat_at", "lease_expires_at", "at", "finished_since", "start_estimate", "database", "server")
 
 
+@pytest.fixture(autouse=True)
+def wide(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is cut: `9s` and `10s` would leave another rest of a line."""
+    monkeypatch.setenv("COLUMNS", "240")
+
+
 @pytest.fixture
 def site(cli: Here) -> Iterator[Site]:
     assert cli.database is not None

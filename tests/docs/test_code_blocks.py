@@ -60,7 +60,7 @@ def test_python_blocks_run(
 ) -> None:
     """All blocks of a page in order, in one namespace. What a page says that `print` prints is printed."""
     if "DATABASE_URL" in page.read_text("utf-8"):
-        monkeypatch.setenv("DATABASE_URL", request.getfixturevalue("postgres_url"))
+        monkeypatch.setenv("DATABASE_URL", request.getfixturevalue("empty_postgres_url"))
     names: dict[str, Any] = {"__name__": "page"}
     try:
         for block in of_language(page, "python"):

@@ -9,7 +9,7 @@ import pytest
 
 import headway
 from headway import errors, testing
-from headway.config import _KNOWN
+from headway.config.known import KNOWN
 from headway.engine.context import Context
 from headway.engine.task import Wishes, make_options
 from headway.model.job import ON_ERROR, ON_LOST, ON_SHUTDOWN
@@ -78,7 +78,7 @@ def test_every_decision_is_in_the_list_under_its_title() -> None:
 
 def test_every_setting_is_explained() -> None:
     page = text_of("docs/settings.md")
-    assert [name for name, setting in _KNOWN.items() if setting is not None and f"| `{name}` |" not in page] == []
+    assert [name for name, setting in KNOWN.items() if setting is not None and f"| `{name}` |" not in page] == []
 
 
 def test_every_option_of_a_task_is_explained() -> None:

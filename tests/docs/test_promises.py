@@ -42,7 +42,7 @@ EXPECTED = [
     "Operational notes",
 ]
 UNBUILT = {"schedules", "groups", "direct calls", "webhooks", "the HTTP API"}
-BOTH = {"database_url", "shared_url"}  # fixtures that give each kind of database in turn
+BOTH = {"database_url", "empty_url", "shared_url"}  # fixtures that give each kind of database in turn
 NOTHING = "–"
 
 _STATE = re.compile(r"built(?:; .*comes? with: (?P<rest>.+))?|comes with: (?P<all>.+)")
@@ -187,5 +187,5 @@ def test_the_check_can_fail() -> None:
     assert not exists("tests/docs/test_promises.py", "::test_that_is_not_there")
     assert not exists("tests/no_such_file.py", "::test_the_check_can_fail")
     assert not on_both([("tests/docs/test_promises.py", "::test_the_check_can_fail")])
-    assert not on_both([("tests/store/test_fixtures.py", "::test_sqlite_url_is_a_new_file")])
+    assert not on_both([("tests/store/test_fixtures.py", "::test_an_empty_sqlite_url_is_a_new_file")])
     assert on_both([("tests/store/test_fixtures.py", "::test_database_url_gives_both_kinds")])

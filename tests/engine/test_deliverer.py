@@ -25,9 +25,11 @@ from headway.engine.deliverer import Deliverer
 from headway.engine.sending import Guard, Request, Sent
 from headway.errors import NotFound, WrongState
 from headway.model import webhooks as model
+from headway.model.hook_words import standing
 from headway.model.job import Options
 from headway.model.webhooks import Delivery, Outcome
 from headway.store.db import open_database
+from headway.store.deliveries import LOST
 from headway.store.reading import view
 from headway.verify import check
 from tests.support.life import BROKEN, Life
@@ -226,8 +228,9 @@ def test_a_bad_receiver_gets_four_tries_of_the_same(life: Life, name: str) -> No
     with receiver(behave) as one:
         life.client.webhooks.create(one.url)
         life.in_state("COMPLETED")
-        Hand(life, Guard(allow_private=True, deadline=0.3)).run_dry()
-        got = one.received
+        slow = name in ("hang", "a byte at a time")
+        Hand(life, Guard(allow_private=True, deadline=0.5 if slow else 30.0)).run_dry()
+        got = one.await_received(4)
     (delivery,) = found(life)
     assert (delivery.status, delivery.tries, delivery.last_status_code) == ("FAILED", 4, status)
     assert words in (delivery.last_error or "")
@@ -612,6 +615,100 @@ def test_a_test_delivery(life: Life) -> None:
     assert "secret" not in body["data"]
     assert "x-job-id" not in got.headers
     assert kinds(life, "webhook") == ["webhook.created", "webhook.tested"]
+
+
+def test_a_test_is_ahead_of_what_waits(life: Life) -> None:
+    """What waits keeps its order."""
+    with receiver() as one:
+        life.client.webhooks.create(one.url, ["job.run.completed"])
+        jobs = [life.in_state("COMPLETED") for _ in range(12)]
+        life.clock.advance(60)
+        made = life.client.webhooks.test(1)
+        assert made.next_try_at == made.created_at
+        deliverer = Hand(life)
+        deliverer.tick()
+        assert deliverer.settle(30)
+        first = [got.headers["x-job-event"] for got in one.received]
+        assert sorted(first) == ["job.run.completed"] * turns.PER_RECEIVER + ["webhook.test"]
+        assert {got.headers.get("x-job-id") for got in one.received} == {None, *map(str, jobs[: turns.PER_RECEIVER])}
+        deliverer.run_dry()
+    assert {one.status for one in found(life)} == {"DELIVERED"}
+
+
+def test_a_test_finds_room_beside_others_that_hang(life: Life) -> None:
+    with receiver(*[hang] * turns.PER_RECEIVER, answer()) as one, receiver(hang) as other:
+        life.client.webhooks.create(one.url, ["job.run.completed"])
+        life.client.webhooks.create(other.url, ["job.run.completed"])
+        for _ in range(turns.PER_RECEIVER):
+            life.in_state("COMPLETED")
+        deliverer = Hand(life, Guard(allow_private=True, deadline=30.0), senders=2 * turns.PER_RECEIVER)
+        deliverer.tick()
+        one.await_received(turns.PER_RECEIVER)
+        made = life.client.webhooks.test(1)
+        until(lambda: (deliverer.tick(), life.client.webhooks.delivery(made.id).status == "DELIVERED")[1], "the test")
+        assert len(deliverer.at_work) == 2 * turns.PER_RECEIVER
+        one.close()
+        other.close()
+        assert deliverer.settle(60)
+        deliverer._record()
+
+
+def test_a_test_of_an_open_endpoint_goes_at_once_and_is_no_probe(life: Life) -> None:
+    with receiver(answer(500)) as one:
+        hooks = life.client.webhooks
+        hooks.create(one.url, ["job.run.completed"])
+        for _ in range(12):
+            life.in_state("COMPLETED")
+        deliverer = Hand(life)
+        for _ in range(10):
+            deliverer.turn()
+        opened, sent = hooks.get(1), len(one.received)
+        assert opened.opened_at is not None
+        failing = hooks.test(1)
+        deliverer.turn()
+        assert [got.headers["x-job-event"] for got in one.received[sent:]] == ["webhook.test"]
+        after = hooks.get(1)
+        assert (after.failures, after.probe_at) == (opened.failures, opened.probe_at), "a person's test counts for none"
+        assert hooks.delivery(failing.id).tries == 1
+        one.behave = [answer()]
+        hooks.test(1)
+        deliverer.turn()
+        assert hooks.get(1).opened_at is None
+        deliverer.run_dry()
+    assert {one.status for one in found(life)} == {"DELIVERED"}
+
+
+def test_what_a_dead_sender_sent_is_in_the_log_of_what_is_given_up(life: Life) -> None:
+    """It may have arrived, although its webhook was disabled since."""
+    with receiver() as one:
+        life.client.webhooks.create(one.url)
+        life.in_state("COMPLETED")
+        dies = Hand(life)
+        dies.tick()
+        assert dies.settle(30)
+        life.client.webhooks.edit(1, enabled=False)
+        life.clock.advance(engine.LEASE + 1)
+        Hand(life).turn()
+        assert len(one.received) == 1
+    (delivery,) = found(life)
+    assert (delivery.status, delivery.tries, delivery.lost) == ("FAILED", 0, 1)
+    assert [one.error for one in life.client.webhooks.tries(delivery.id)] == [LOST]
+
+
+def test_a_failing_receiver_says_why(life: Life) -> None:
+    """Also where a name leads to an address that nothing is delivered to."""
+    with receiver() as one:
+        hooks = life.client.webhooks
+        hooks.create(f"http://hook.example:{one.port}/")
+        life.in_state("COMPLETED")
+        Hand(life, Guard(resolve=lambda *_: ["10.0.0.1"])).turn()
+        said = hooks.get(1).reason or ""
+        assert "hook.example is 10.0.0.1, a private address" in said
+        assert "`webhooks.allow_private` in the settings opens these" in said
+        assert said in standing(hooks.get(1), life.clock.now()).text
+        life.clock.advance(2)
+        Hand(life, Guard(allow_private=True, resolve=lambda *_: ["127.0.0.1"])).turn()
+        assert hooks.get(1).reason is None
 
 
 def test_a_replay_is_the_same_message_again(life: Life) -> None:

@@ -68,8 +68,8 @@ def test_a_closed_database_is_a_reason_and_no_crash(life: Life) -> None:
     assert "was closed" in str(ready(life.database).reasons[0])
 
 
-def test_an_empty_database_is_not_ready(database_url: str) -> None:
-    database = open_database(database_url)
+def test_an_empty_database_is_not_ready(empty_url: str) -> None:
+    database = open_database(empty_url)
     assert "run `headway db migrate`" in str(ready(database).reasons[0])
     database.close()
 

@@ -11,7 +11,7 @@ from headway.engine.limits import Difference, Settled, lives, living, settle
 from headway.engine.worker import new_identity
 from headway.model.job import Actor
 from headway.model.policies import Concurrency
-from headway.store import reading, workers
+from headway.store import workers, workers_reading
 from headway.store.db import Database, open_database
 from headway.store.migrate import migrate
 from headway.verify import check
@@ -67,4 +67,4 @@ def test_who_lives(database: Database) -> None:
     database.transact("retire", lambda tx: workers.retire(tx, 5, "ended", actor=ADA))
     with database.read() as tx:
         assert [worker.id for worker in living(tx)] == [here.id]
-        assert not any(lives(worker) for worker in reading.workers(tx) if worker.id != here.id)
+        assert not any(lives(worker) for worker in workers_reading.workers(tx) if worker.id != here.id)

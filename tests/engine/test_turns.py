@@ -18,7 +18,7 @@ from headway.engine.sending import Guard, Request, Sent
 from headway.model import webhooks as model
 from headway.model.job import Options
 from headway.model.webhooks import Outcome
-from headway.store import deliveries
+from headway.store import deliveries, receivers
 from headway.verify import check
 from tests.support.life import Life
 from tests.support.tenants import add_tenant
@@ -151,9 +151,9 @@ def test_a_look_at_addresses_is_bounded_and_the_next_goes_on(life: Life) -> None
     for client in (life.client, other):
         for name in "abc":
             tell(life, client, f"{name}.example", 2)
-    place, seen = deliveries.START, []
+    place, seen = receivers.START, []
     with life.database.read() as tx:
-        while found := deliveries.waiting_addresses(tx, place, limit=2):
+        while found := receivers.waiting_addresses(tx, place, limit=2):
             assert len(found) <= 2
             seen += [(one.tenant_id, one.host) for one in found]
             place = found[-1].receiver
@@ -163,7 +163,7 @@ def test_a_look_at_addresses_is_bounded_and_the_next_goes_on(life: Life) -> None
 
 
 def test_how_long_a_host_is_left_alone() -> None:
-    one, held = turns.Turns(16), deliveries.Receiver(0, 1, "https://bad.example")
+    one, held = turns.Turns(16), receivers.Receiver(0, 1, "https://bad.example")
     for n in range(model.OPENS_AFTER):
         assert one.room(held, n) == turns.PER_HOST
         one.note(held, Outcome(None, "refused"), n)

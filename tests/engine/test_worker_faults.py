@@ -89,8 +89,8 @@ def test_a_lost_answer_while_a_child_is_stored_costs_no_attempt(app: App, monkey
     worker = Worker(app.database, app.registry, Wishes(slots=1))
     transact, lost = app.database.transact, threading.Event()
 
-    def unsure(label: str, work: Any) -> Any:
-        answer = transact(label, work)
+    def unsure(label: str, work: Any, **wishes: Any) -> Any:
+        answer = transact(label, work, **wishes)
         if label == "adopt" and not lost.is_set():
             lost.set()
             raise CommitUnknown("the answer was lost")
@@ -172,11 +172,11 @@ def test_work_that_waits_for_a_database_to_begin_can_be_stopped(app: App, monkey
     worker = Worker(app.database, app.registry, Wishes(slots=1))
     transact, waiting = app.database.transact, threading.Event()
 
-    def away(label: str, work: Any) -> Any:
+    def away(label: str, work: Any, **wishes: Any) -> Any:
         if label == "adopt":
             waiting.set()
             raise Unreachable("the database is away")
-        return transact(label, work)
+        return transact(label, work, **wishes)
 
     monkeypatch.setattr(app.database, "transact", away)
     worker.register()

@@ -20,7 +20,8 @@ SECONDS = 30.0
 
 def shop(database: str, **settings: Any) -> App:
     """An app with the tasks the tests speak of."""
-    app = App(database, host="127.0.0.1", port=0, resources={"ollama": 1}, **settings)
+    usual = {"resources": {"ollama": 1}, "webhooks": {"allow_private": True}}
+    app = App(database, host="127.0.0.1", port=0, **{**usual, **settings})
 
     @app.task("story.generate", direct="/story/generate")
     async def generate(topic: str, words: int = 800) -> dict[str, object]:

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support.postgres import fresh_database
 from tests.system.support import (  # noqa: F401 (they add theirs)
     access_scripts,
     hook_scripts,
@@ -24,8 +23,10 @@ from tests.system.support import (  # noqa: F401 (they add theirs)
     sabotage,
     scripts,
 )
-from tests.system.support.crash import Answer, Case, make_template
+from tests.system.support.crash import Answer, Case
 from tests.system.support.servers import Servers, servers
+
+pytestmark = pytest.mark.alone
 
 PROOF = bool(os.environ.get("HEADWAY_PROOF"))
 SEEDS = range(1, 161) if PROOF else range(1, 9)
@@ -88,18 +89,13 @@ def forks(scratch: Path) -> Iterator[Servers]:
 
 
 @pytest.fixture(scope="module")
-def sqlite(scratch: Path, forks: Servers) -> Scene:
-    template = scratch / "template.db"
-    make_template(str(template))
-    return undisturbed(forks, Case("", template=str(template)))
+def sqlite(sqlite_template: Path, forks: Servers) -> Scene:
+    return undisturbed(forks, Case("", template=str(sqlite_template)))
 
 
 @pytest.fixture(scope="module")
-def postgres(postgres_server: str, forks: Servers) -> Iterator[Scene]:
-    with fresh_database(postgres_server) as url:
-        make_template(url)
-        name = url.removeprefix("postgresql:///").partition("?")[0]
-        yield undisturbed(forks, Case("", server=postgres_server, template=name))
+def postgres(postgres_server: str, postgres_template: str, forks: Servers) -> Scene:
+    return undisturbed(forks, Case("", server=postgres_server, template=postgres_template))
 
 
 def undisturbed(forks: Servers, base: Case) -> Scene:

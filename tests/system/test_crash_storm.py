@@ -18,6 +18,8 @@ from headway import Job
 from tests.system.support.record import Record, dump
 from tests.system.support.started import Program, Site, site, until
 
+pytestmark = pytest.mark.alone
+
 PROOF = bool(os.environ.get("HEADWAY_PROOF"))
 ROUNDS = 300 if PROOF else 12
 LEASE = 3.0

@@ -26,6 +26,8 @@ from headway.model.policies import Concurrency
 from tests.system.support import calls
 from tests.system.support.started import SECONDS, Site, site, until
 
+pytestmark = pytest.mark.alone
+
 THREADS, CALLS, JOBS = 6, 30, 120
 IN_A_ROW = 8
 POOLS = {"gpu": 1, "remote": 2}

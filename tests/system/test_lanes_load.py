@@ -22,6 +22,8 @@ from headway.model.retry import RetryPolicy
 from headway.store.db import Tx
 from tests.system.support.started import Program, Site, site
 
+pytestmark = pytest.mark.alone
+
 JOBS = 10_000
 CHUNK = 500
 TARGETS = 50

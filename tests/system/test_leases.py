@@ -13,8 +13,10 @@ import psycopg
 import pytest
 
 from headway import Job
-from headway.store import reading
+from headway.store import workers_reading
 from tests.system.support.started import SECONDS, Program, Site, alive, site, until
+
+pytestmark = pytest.mark.alone
 
 LEASE = 3.0
 SHORT = {"lease": LEASE, "heartbeat": 0.5}
@@ -128,7 +130,7 @@ def test_a_zombie_is_given_up_and_its_late_writes_are_refused(here: Site) -> Non
 def _begun(site: Site, pid: int) -> int:
     """How often a process began as a worker."""
     with site.app.database.read() as tx:
-        return sum(one.pid == pid for one in reading.workers(tx))
+        return sum(one.pid == pid for one in workers_reading.workers(tx))
 
 
 def test_a_worker_that_cannot_renew_stops_its_work_and_lives(here: Site) -> None:

@@ -21,6 +21,8 @@ from tests.system.support import stages
 from tests.system.support.record import Record, dump
 from tests.system.support.started import Program, Site, site, until
 
+pytestmark = pytest.mark.alone
+
 PROOF = bool(os.environ.get("HEADWAY_PROOF"))
 GROUPS = 3_000 if PROOF else 250
 SCHEDULES = 12

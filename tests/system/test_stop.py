@@ -10,6 +10,8 @@ import pytest
 from tests.system.support.program import STUBBORN
 from tests.system.support.started import Site, alive, site, until
 
+pytestmark = pytest.mark.alone
+
 KINDS = ("async", "thread", "process")
 
 

@@ -20,7 +20,7 @@ from headway.model.outcome import Completed, Failed, FailureKind, Outcome, Stopp
 from headway.model.picking import Others, Pick, Source, Turns, plan
 from headway.model.retry import RetryPolicy
 from headway.model.states import State
-from headway.store import claims, jobs
+from headway.store import choosing, jobs
 from headway.verify import Report
 from tests.support.world import ANN, TASKS, WORKER, World, broken
 
@@ -231,7 +231,7 @@ real_grants = rules.grants
 MISTAKES: list[tuple[str, object, str, object]] = [
     ("I-05", Rooms, "admits", _room_for_everybody),
     ("I-16", Rooms, "admits", _nothing_reserved),
-    ("I-11", claims, "plan", _one_bucket_at_a_time),
+    ("I-11", choosing, "plan", _one_bucket_at_a_time),
     ("I-11", Rooms, "drain", _members_go_first),
     ("I-05", Rooms, "lets_join", _everybody_is_a_member),
     ("I-16", rules, "grants", _whoever_came_last),

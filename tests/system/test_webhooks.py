@@ -26,6 +26,8 @@ from tests.support.life import Life
 from tests.support.receivers import Behaviour, Receiver, answer, drip, flood, hang, receiver, reset
 from tests.system.support import sender
 
+pytestmark = pytest.mark.alone
+
 PROOF = bool(os.environ.get("HEADWAY_PROOF"))
 JOBS = 250 if PROOF else 25
 KILLS = 100 if PROOF else 10

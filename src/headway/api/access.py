@@ -91,7 +91,16 @@ class Door:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        send = _guarded(send)
+        answer = _Answer(send)
+        try:
+            await self._receive(scope, receive, answer.send)
+        except Exception:
+            # Starlette raises once more what was answered as a mistake and is in the log. Raised further, the server
+            # would close a connection that is in order.
+            if not (answer.complete and problems.told(scope)):
+                raise
+
+    async def _receive(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             headers = Headers(scope=scope)
             self._check_host(headers)
@@ -302,11 +311,16 @@ def _limited(headers: Headers, receive: Receive) -> Receive:
     return counted
 
 
-def _guarded(send: Send) -> Send:
-    async def wrapped(message: MutableMapping[str, Any]) -> None:
+class _Answer:
+    """What leaves: with the headers that guard it, and whether all of it has left."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.complete = False
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             present = {name for name, _ in message.get("headers", ())}
             message["headers"] = [*message.get("headers", ()), *(one for one in _GUARDS if one[0] not in present)]
-        await send(message)
-
-    return wrapped
+        await self._send(message)
+        self.complete = message["type"] == "http.response.body" and not message.get("more_body", False)

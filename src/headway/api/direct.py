@@ -89,7 +89,15 @@ class _UnderWay:
         self.here.service.under_way.add(self._close)
         if self.here.service.closing.is_set():
             self._close()
-        threading.Thread(target=self._live, name=f"headway-direct-{next(_numbers)}", daemon=True).start()
+        try:
+            threading.Thread(target=self._live, name=f"headway-direct-{next(_numbers)}", daemon=True).start()
+        except RuntimeError:  # no more threads
+            self._leave()
+            raise Busy("this server is too busy for another direct call: try again later", retry_after=5) from None
+
+    def _leave(self) -> None:
+        self.here.service.under_way.discard(self._close)
+        self.here.service.direct_calls.release()
 
     def _live(self) -> None:
         self.result.set_running_or_notify_cancel()
@@ -98,8 +106,7 @@ class _UnderWay:
         except BaseException as error:  # noqa: BLE001  (whoever waits for the thread gets it)
             self.result.set_exception(error)
         finally:
-            self.here.service.under_way.discard(self._close)
-            self.here.service.direct_calls.release()
+            self._leave()
 
     def _close(self) -> None:
         self.call.abandon(CLOSING)

@@ -22,7 +22,7 @@ from headway.model.job import NewJob
 from headway.model.plan import NewGroup, NewMember, unique_names
 from headway.model.values import instant
 from headway.model.verbs import CLEARED
-from headway.store import reading
+from headway.store import queue_reading, reading
 from headway.store.plans_reading import group_view
 
 routes = Routes("jobs")
@@ -182,7 +182,7 @@ def explain(here: Here, job_id: JobId) -> Response:
     """Say why a job does not run now, and when it may start."""
     here.client.get(job_id)
     with here.look() as tx:
-        return answer(explain_json(reading.explain(tx, here.tenant_id, job_id, lives=lives)))
+        return answer(explain_json(queue_reading.explain(tx, here.tenant_id, job_id, lives=lives)))
 
 
 @routes.get("/api/jobs/{job_id}/events", answer=answers.Page[answers.Event])

@@ -22,7 +22,7 @@ from headway.errors import BadInput, NotFound
 from headway.model.access import Role, check_task
 from headway.model.job import NewJob
 from headway.model.plan import NewGroup, NewMember, unique_names
-from headway.store import reading
+from headway.store import reading, workers_reading
 from headway.store.db import Tx
 from headway.store.pages import Filters
 from headway.store.plans_reading import group_view
@@ -141,7 +141,7 @@ def _shown(here: Visit, tx: Tx, job_id: int) -> dict[str, Any]:
         raise NotFound(f"there is no job {str(job_id)!r}")
     last = reading.last_of_chain(tx, here.tenant_id, job_id)
     view = reading.views(tx, here.tenant_id, [last])[0]
-    owner = reading.owner(tx, last.id) if last.worker_id is not None else None
+    owner = workers_reading.owner(tx, last.id) if last.worker_id is not None else None
     log = here.address(f"/api/jobs/{last.id}/logs")
     return wire.old_job_json(job_id, kind, view, pid=owner.pid if owner else None, log_path=log)
 

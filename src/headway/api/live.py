@@ -89,7 +89,8 @@ def _after(here: Visit, given: int | None) -> int | None:
 
 async def _follow(place: Place, subscription: Subscription, ready: asyncio.Event) -> AsyncIterator[str]:
     """Until the client goes or may not stay, or the server ends: then it comes again with the id it had last."""
-    yield ": here\n\n"
+    # The id first: who is cut off before anything happened goes on from here, and misses nothing.
+    yield f": here\nid: {subscription.position}\n\n"
     heard = time.monotonic()
     while not subscription.closed:
         ready.clear()

@@ -55,6 +55,17 @@ _TITLES = {
     500: "A mistake in Headway itself",
     503: "Not available now",
 }
+# Where the status alone says too little.
+_TITLES_BY_CODE = {
+    "count_mismatch": "Another number than expected",
+    "in_progress": "Still under way",
+    "key_reused": "This key was used for another request",
+    "limit_reached": "A limit is reached",
+    "tenant_inactive": "The tenant is not active",
+    "params_frozen": "The params are fixed",
+    "retried": "Tried again already",
+}
+_TOLD = "headway.mistake"
 _CODES = {404: "not_found", 405: "method_not_allowed", 413: "too_large", 415: "unsupported_media_type"}
 
 
@@ -83,7 +94,7 @@ def problem(
 ) -> Response:
     body = {
         "type": f"urn:headway:problem:{code}",
-        "title": _TITLES.get(status, "Problem"),
+        "title": _TITLES_BY_CODE.get(code) or _TITLES.get(status, "Problem"),
         "status": status,
         "detail": detail,
         "code": code,
@@ -186,6 +197,12 @@ def _words(one: Mapping[str, Any]) -> str:
     return f"{message[:1].lower()}{message[1:]}"
 
 
+def told(scope: Mapping[str, Any]) -> bool:
+    """Whether a mistake of ours is in the log already."""
+    return bool(scope.get(_TOLD))
+
+
 async def on_mistake(request: Request, error: Exception) -> Response:
+    request.scope[_TOLD] = True
     log.error("a mistake in Headway itself at %s %s", request.method, request.url.path, exc_info=error)
     return problem(500, "mistake", "Headway made a mistake: its log has the details; please report it")

@@ -17,7 +17,7 @@ from headway.engine import limits
 from headway.errors import BadInput
 from headway.model.access import Role, check_everybody
 from headway.model.values import instant, seconds
-from headway.store import lanes, reading
+from headway.store import lanes, lanes_reading, queue_reading
 
 routes = Routes("queue")
 
@@ -26,7 +26,7 @@ routes = Routes("queue")
 def ls(here: Here, limit: Limit = 50, cursor: Cursor = None) -> Response:
     """List what waits, in the order it will start, and why it waits."""
     with here.look() as tx:
-        page = reading.queue_page(tx, here.tenant_id, limit, cursor, lives=limits.lives)
+        page = queue_reading.queue_page(tx, here.tenant_id, limit, cursor, lives=limits.lives)
         pauses = lanes.pauses(tx, here.tenant_id)
     items = [waiting_json(one) for one in page.items]
     return answer({"items": items, "next": page.next, "pause": pause_json(*pauses)})
@@ -113,4 +113,4 @@ def _limits(here: Visit) -> Response:
     with here.look() as tx:
         concurrency, _ = lanes.read_concurrency(tx)
         version = lanes.limits_version(tx, here.tenant_id)
-        return answer(limits_json(concurrency, lanes.listed(tx, here.tenant_id)), ETag=etag(version))
+        return answer(limits_json(concurrency, lanes_reading.listed(tx, here.tenant_id)), ETag=etag(version))

@@ -78,10 +78,13 @@ def delete(here: Here, webhook_id: Id) -> Response:
     return _answer(here.client.webhooks.delete(webhook_id, if_version=here.if_version))
 
 
-@routes.post("/api/webhooks/{webhook_id}/rotate", Role.ADMIN, answer=answers_system.NewWebhook)
+@routes.post("/api/webhooks/{webhook_id}/rotate", Role.ADMIN, answer=answers_system.NewWebhook, matches=True)
 def rotate(here: Here, webhook_id: Id, body: wished.Rotate | None = None) -> Response:
-    """Give a webhook another secret, shown this once. For a day the old one signs too."""
-    one = here.client.webhooks.rotate(webhook_id, secret=body.secret if body is not None else None)
+    """Give a webhook another secret, shown this once. For a day the old one signs too.
+
+    With `If-Match` it can be asked for again when the answer was lost: done twice, it forgets what receivers have."""
+    secret = body.secret if body is not None else None
+    one = here.client.webhooks.rotate(webhook_id, secret=secret, if_version=here.if_version)
     return answer(endpoint_json(one, secret=True), ETag=etag(one.version))
 
 

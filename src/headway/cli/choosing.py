@@ -76,7 +76,14 @@ def of_schedule(desk: Desk, wanted: Filters, schedule: str | None) -> Filters:
 
 def number_or_name(text: str) -> int | str:
     """How schedules and templates are named: digits are a number."""
-    return int(text) if text.isascii() and text.isdigit() and int(text) <= LARGEST else text
+    from headway.errors import BadInput
+
+    if not (text.isascii() and text.isdigit()):
+        return text
+    if len(text) > len(str(LARGEST)) or int(text) > LARGEST:
+        shown = text if len(text) <= 40 else f"{text[:20]}…"
+        raise BadInput(f"{shown} is read as a number, and numbers end at {LARGEST}: is it the right one?")
+    return int(text)
 
 
 def confirm(what: str, *, yes: bool) -> None:

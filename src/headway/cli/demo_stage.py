@@ -25,7 +25,7 @@ from headway.engine.client import Client
 from headway.engine.limits import settle
 from headway.errors import HeadwayError
 from headway.model.job import Reservation
-from headway.store import lanes, reading, targets
+from headway.store import lanes_reading, reading, targets
 from headway.store.pages import Filters
 from headway.store.reading import JobView
 
@@ -174,7 +174,7 @@ class Stage:
     def show_limits(self) -> None:
         """As `headway limits ls` does."""
         with self.client.database.read() as tx:
-            found = lanes.listed(tx, self.client.tenant_id)
+            found = lanes_reading.listed(tx, self.client.tenant_id)
         self._show("limits ls", lane_table(found))
 
     def _show(self, command: str, made: Table) -> None:

@@ -15,7 +15,7 @@ from headway.cli.asking import LOOK_SECONDS, ScheduleShown, Seen, every, fill, o
 from headway.engine.limits import lives, living
 from headway.errors import NotFound
 from headway.model.states import State
-from headway.store import jobs, lanes, reading, targets
+from headway.store import jobs, lanes, lanes_reading, queue_reading, reading, targets, workers_reading
 from headway.store.pages import MAX_LIMIT, Filters, Page, check_limit, job_rows
 from headway.store.reading import Event, JobView, Line
 
@@ -35,9 +35,10 @@ if TYPE_CHECKING:
     from headway.model.waiting import Explanation, Pause
     from headway.model.webhooks import Endpoint
     from headway.store.db import Database, Tx
-    from headway.store.lanes import LaneView
+    from headway.store.lanes_reading import LaneView
     from headway.store.plans_reading import GroupView
-    from headway.store.reading import Waiting, WorkerView
+    from headway.store.queue_reading import Waiting
+    from headway.store.workers_reading import WorkerView
 
 
 class LocalDesk:
@@ -128,8 +129,8 @@ class LocalDesk:
     def explain(self, job_id: int) -> tuple[Explanation, bool]:
         """With whether it runs and its worker is gone."""
         with self.read() as tx:
-            found = reading.explain(tx, self.tenant_id, job_id, lives=lives)
-            owner = reading.owner(tx, job_id)
+            found = queue_reading.explain(tx, self.tenant_id, job_id, lives=lives)
+            owner = workers_reading.owner(tx, job_id)
         return found, found.status == State.RUNNING.name and (owner is None or not lives(owner))
 
     def make(self, task: str, params: Mapping[str, Any], wishes: Mapping[str, Any]) -> tuple[int, bool]:
@@ -198,7 +199,7 @@ class LocalDesk:
 
     def workers(self) -> list[tuple[WorkerView, bool]]:
         with self.read() as tx:
-            return [(worker, lives(worker)) for worker in reading.workers(tx)]
+            return [(worker, lives(worker)) for worker in workers_reading.workers(tx)]
 
     def alone(self) -> bool:
         """Whether no worker is alive."""
@@ -207,7 +208,7 @@ class LocalDesk:
 
     def queue(self, limit: int) -> list[Waiting]:
         with self.read() as tx:
-            return reading.queue(tx, self.tenant_id, check_limit(limit), lives=lives)
+            return queue_reading.queue(tx, self.tenant_id, check_limit(limit), lives=lives)
 
     def pauses(self) -> tuple[Pause | None, Pause | None]:
         with self.read() as tx:
@@ -215,7 +216,7 @@ class LocalDesk:
 
     def limits(self) -> tuple[Concurrency, list[LaneView]]:
         with self.read() as tx:
-            return lanes.read_concurrency(tx)[0], lanes.listed(tx, self.tenant_id)
+            return lanes.read_concurrency(tx)[0], lanes_reading.listed(tx, self.tenant_id)
 
     def set_limit(self, name: str, capacity: int | None) -> list[LaneView]:
         from headway.engine.limits import change

@@ -77,7 +77,7 @@ def delivery_page(one: Delivery, now: int) -> Table:
             ("to", f"webhook {one.endpoint_id}" if one.endpoint_id else one.url),
             ("status", _word(one.status)),
             ("tries", f"{one.tries} of {one.max_tries}"),
-            ("next try", when(one.due_at, now) if one.lease_by is None else "now"),
+            ("next try", when(one.next_try_at, now) if one.lease_by is None else "now"),
             ("message id", one.message_id),
             ("repeats", None if one.replay_of is None else f"delivery {one.replay_of}"),
             ("error", one.last_error),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from headway.model.policies import Concurrency
-    from headway.store.lanes import LaneView
+    from headway.store.lanes_reading import LaneView
 
 limits = family("Look at lanes and resources, change their limits.")
 

@@ -115,9 +115,16 @@ def await_database(app: App, say: Callable[[str], None], *, wait: bool) -> Datab
 
 def client_of(app: App, settings: Settings, database: Database, tenant: str = "default") -> Client:
     retry = RetryPolicy(settings.retry.max_attempts, settings.retry.base_delay)
-    resources, ttl = settings.resources, settings.reservation_ttl
-    who = {"actor": current_user(), "tenant": tenant}
-    return Client(database, app.registry, **who, retry=retry, resources=resources, reservation_ttl=ttl)  # type: ignore[arg-type]
+    return Client(
+        database,
+        app.registry,
+        actor=current_user(),
+        tenant=tenant,
+        retry=retry,
+        resources=settings.resources,
+        reservation_ttl=settings.reservation_ttl,
+        allow_private=settings.webhooks.allow_private,
+    )
 
 
 # --- the app ------------------------------------------------------------------------------------------------------

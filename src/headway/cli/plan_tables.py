@@ -229,10 +229,14 @@ def _in_zone(instant: int | None, zone: str, now: int) -> str | None:
 
 
 def _catch_up(made: Definition) -> str:
-    if made.catch_up == "none":
-        return "none"
-    most = f", at most {made.cap}" if made.catch_up == "all" else ""
-    return f"{made.catch_up}, of the last {duration_text(made.window)}{most}"
+    """What is made up for after downtime."""
+    within = f"of the last {duration_text(made.window)}"
+    match made.catch_up:
+        case "none":
+            return "none"
+        case "all":
+            return f"all: every missed time {within}, at most {made.cap}"
+    return f"{made.catch_up}: the latest missed time, if it is {within}"
 
 
 def wish_table(steps: Sequence[StepWish]) -> Table:

@@ -11,8 +11,10 @@ from headway.model.job import Actor, Options, Run
 from headway.model.states import State
 from headway.model.values import duration_text, instant_text
 from headway.model.waiting import Explanation, sentence
-from headway.store.reading import Event, JobView, Line, Waiting, WorkerView
+from headway.store.queue_reading import Waiting
+from headway.store.reading import Event, JobView, Line
 from headway.store.workers import worker_name
+from headway.store.workers_reading import WorkerView
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

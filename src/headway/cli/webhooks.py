@@ -196,6 +196,9 @@ def _tell(call: Call, one: Delivery) -> int:
         call.out.show(f"delivery {one.id} did not arrive: {one.last_error}")
         if one.status == "PENDING":
             call.out.say(f"it is tried again: headway webhooks tries {one.id}")
+    elif one.next_try_at is None:
+        call.out.show(f"delivery {one.id} was sent")
+        call.out.say(f"the receiver has not answered yet: headway webhooks tries {one.id}")
     else:
         call.out.show(f"delivery {one.id} is on its way")
         call.out.say("nobody has sent it yet: is a process with the role scheduler running?")

@@ -13,7 +13,17 @@ from headway.model.template import Template
 from headway.model.tenant import Tenant
 from headway.model.values import check_name
 from headway.model.webhooks import Delivery, Endpoint
-from headway.store import answers, deliveries, endpoints, jobs, reservations, schedules, templates, tenants, tokens
+from headway.store import (
+    answers,
+    deliveries_reading,
+    endpoints,
+    jobs,
+    reservations,
+    schedules,
+    templates,
+    tenants,
+    tokens,
+)
 from headway.store.answers import Begun, Key, Keyed, Making, Replayed
 from headway.store.db import Database, Tx
 
@@ -31,7 +41,7 @@ FIND: dict[type, Find] = {
     Token: lambda tx, _, number: tokens.get(tx, number),
     Tenant: lambda tx, _, number: tenants.by_id(tx, number),
     Endpoint: endpoints.find,
-    Delivery: deliveries.find,
+    Delivery: deliveries_reading.find,
 }
 # Their answers show a secret: they are not kept, and a repeated request gets an answer of its own.
 CONFIDENTIAL = (Token, Endpoint)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from headway.engine.reach import refuse_closed
 from headway.engine.templates import check_template
 from headway.errors import BadInput, HeadwayError, NotFound
 from headway.model.manifest import (
@@ -108,6 +109,9 @@ def _problems(client: Client, manifest: Manifest, stored: Mapping[str, Schedule]
             continue
         alone = manifest.standing_alone(wish.definition)
         found += _tried(wish.place, lambda one=alone: client.schedules.check(one))  # type: ignore[misc]
+    for hook in manifest.webhooks:
+        if _endpoint(client, hook.url) is None:
+            found += _tried(hook.place, partial(refuse_closed, hook.url, allow_private=client.allow_private))
     return found
 
 

@@ -27,11 +27,12 @@ from headway.errors import HeadwayError, NotFound
 from headway.faults import point
 from headway.model.job import SYSTEM
 from headway.model.webhooks import Delivery, Outcome, make_secret
-from headway.store import deliveries, endpoints
+from headway.store import deliveries, endpoints, receivers
 from headway.store.db import Database, Tx
-from headway.store.deliveries import Leased, Receiver, Report, Waiting
+from headway.store.deliveries import Leased, Report
 from headway.store.endpoints import Signer
 from headway.store.reading import Event
+from headway.store.receivers import Receiver, Waiting
 
 log = logging.getLogger("headway")
 SENDERS = 16
@@ -78,7 +79,7 @@ class Deliverer(WokenLoop):
         self.sent: SimpleQueue[tuple[Leased, Report | None]] = SimpleQueue()
         self.told = threading.Event()
         self.turns = Turns(senders)
-        self.place = deliveries.START
+        self.place = receivers.START
         self.active = False
         self.looked_for_the_dead: float | None = None
 
@@ -88,8 +89,8 @@ class Deliverer(WokenLoop):
         self._free_the_dead()
         self._record()
         with self.database.read() as tx:
-            self._activate(deliveries.active(tx))
-            found = [*deliveries.waiting_endpoints(tx), *self._look(tx)]
+            self._activate(receivers.active(tx))
+            found = [*receivers.waiting_endpoints(tx), *self._look(tx)]
         given_up = sum(self._give_up(one) for one in found)
         leased = self._lease([one for one in found if one.usable and one.next_at <= one.now])
         self._begin(leased)
@@ -97,8 +98,8 @@ class Deliverer(WokenLoop):
 
     def _look(self, tx: Tx) -> list[Waiting]:
         """At some of the addresses that jobs brought; the next look goes on behind them."""
-        found = deliveries.waiting_addresses(tx, self.place)
-        self.place = found[-1].receiver if len(found) >= deliveries.ADDRESSES_AT_ONCE else deliveries.START
+        found = receivers.waiting_addresses(tx, self.place)
+        self.place = found[-1].receiver if len(found) >= receivers.ADDRESSES_AT_ONCE else receivers.START
         return found
 
     def _give_up(self, one: Waiting) -> int:
@@ -115,7 +116,7 @@ class Deliverer(WokenLoop):
     def _delay(self, found: Sequence[Waiting]) -> float:
         free = [one for one in found if self._room(one) > 0]
         waits = [max(0.0, (one.next_at - one.now) / SECOND) for one in free if one.next_at > one.now]
-        further = [] if self.place == deliveries.START else [FURTHER]
+        further = [] if self.place == receivers.START else [FURTHER]
         return min([POLL if self.active or found else LONGEST, *waits, *further])
 
     def _activate(self, active: bool) -> None:
@@ -162,10 +163,14 @@ class Deliverer(WokenLoop):
         return self.turns.at_work
 
     def _room(self, one: Waiting, taken: Sequence[Leased] = ()) -> int:
-        return self.turns.room(one.receiver, self.database.clock.now(), [leased.receiver for leased in taken])
+        ordinary = [leased.receiver for leased in taken if not leased.ahead]
+        return self.turns.room(one.receiver, self.database.clock.now(), ordinary)
+
+    def _room_ahead(self, one: Waiting, taken: Sequence[Leased] = ()) -> bool:
+        return one.ahead and self.turns.room_ahead(one.receiver, [leased.receiver for leased in taken if leased.ahead])
 
     def _lease(self, due: Sequence[Waiting]) -> list[Leased]:
-        if not any(self._room(one) > 0 for one in due):
+        if not any(self._room(one) > 0 or self._room_ahead(one) for one in due):
             return []
         return self.database.transact("lease_deliveries", lambda tx: self._take(tx, due))
 
@@ -182,6 +187,9 @@ class Deliverer(WokenLoop):
                 taken += deliveries.lease(tx, self.who, one.endpoint_id, limit=room, seconds=LEASE, actor=SYSTEM)
             else:
                 taken += deliveries.lease_own(tx, self.who, one.receiver, limit=room, seconds=LEASE, actor=SYSTEM)
+        for one in due:  # after the probes: who holds a delivery waits for no endpoint
+            if self._room_ahead(one, taken):
+                taken += deliveries.lease_ahead(tx, self.who, one.endpoint_id, seconds=LEASE, actor=SYSTEM)
         return taken
 
     def _free_the_dead(self) -> None:
@@ -206,7 +214,7 @@ class Deliverer(WokenLoop):
 
     def _begin(self, leased: Sequence[Leased]) -> None:
         for letter in self._letters(self._rendered(leased)) if leased else []:
-            self.turns.begin(letter.leased.delivery.id, letter.leased.receiver)
+            self.turns.begin(letter.leased.delivery.id, letter.leased.receiver, ahead=letter.leased.ahead)
             try:
                 threading.Thread(target=self._deliver, args=(letter,), name="headway-send", daemon=True).start()
             except RuntimeError:  # no more threads: its lease ends, and somebody sends it
@@ -310,7 +318,7 @@ class Deliverer(WokenLoop):
                     self._end(leased, report)
 
     def _end(self, leased: Leased, report: Report | None) -> None:
-        self.at_work.pop(leased.delivery.id, None)
+        self.turns.end(leased.delivery.id)
         if report is not None:
             self.turns.note(leased.receiver, report.outcome, self.database.clock.now())
 

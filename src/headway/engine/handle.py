@@ -14,7 +14,7 @@ from headway.model import job as stored
 from headway.model.states import State
 from headway.model.values import instant
 from headway.model.waiting import Explanation
-from headway.store import jobs, reading
+from headway.store import jobs, queue_reading
 
 # How long `result()` sleeps between two looks: short at first, for jobs that take no time.
 LOOKS = (0.002, 0.005, 0.01, 0.02, 0.05)
@@ -47,7 +47,7 @@ class Job:
     def explain(self) -> Explanation:
         """Why it does not run now: its rank, what is in its way in order, and when it may start."""
         with self._client.database.read() as tx:
-            return reading.explain(tx, self._client.tenant_id, self.id, lives=lives)
+            return queue_reading.explain(tx, self._client.tenant_id, self.id, lives=lives)
 
     def result(self, timeout: float | None = None) -> Any:
         """Waits for the end of the job's whole retry chain and returns its result."""

@@ -12,10 +12,10 @@ from headway.model.access import may_set_limit
 from headway.model.job import Actor
 from headway.model.policies import Concurrency, find
 from headway.model.values import closest, duration_text
-from headway.store import lanes, reading
+from headway.store import lanes, workers_reading
 from headway.store.db import Database, Tx
 from headway.store.lanes import Lanes
-from headway.store.reading import WorkerView
+from headway.store.workers_reading import WorkerView
 
 MOST = 1_000_000
 
@@ -57,7 +57,7 @@ def lives(worker: WorkerView) -> bool:
 
 
 def living(tx: Tx) -> list[WorkerView]:
-    return [worker for worker in reading.workers(tx, within=0.0) if lives(worker)]
+    return [worker for worker in workers_reading.workers(tx, within=0.0) if lives(worker)]
 
 
 def settle(

@@ -9,10 +9,12 @@ from headway.engine.limits import lives
 from headway.model.states import State
 from headway.model.targets import TargetView
 from headway.model.waiting import Pause
-from headway.store import lanes, reading, targets
+from headway.store import lanes, queue_reading, reading, targets, workers_reading
 from headway.store.db import Tx
 from headway.store.pages import BUDGET, Filters
-from headway.store.reading import Counts, JobView, Waiting, WorkerView
+from headway.store.queue_reading import Waiting
+from headway.store.reading import Counts, JobView
+from headway.store.workers_reading import WorkerView
 
 DAY = 86_400.0
 
@@ -40,7 +42,7 @@ def overview(
         reading.counts(tx, tenant_id, since=now - micros(DAY)),
         *lanes.pauses(tx, tenant_id),
         targets.blocked(tx, tenant_id, most_blocked),
-        [(worker, lives(worker)) for worker in reading.workers(tx, within=0.0)],
+        [(worker, lives(worker)) for worker in workers_reading.workers(tx, within=0.0)],
         reading.list_jobs(tx, tenant_id, Filters(frozenset({State.RUNNING})), listed).items,
-        reading.queue(tx, tenant_id, listed, lives=lives, foresee=foresee),
+        queue_reading.queue(tx, tenant_id, listed, lives=lives, foresee=foresee),
     )

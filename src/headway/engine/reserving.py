@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headway.errors import NotFound, WrongState
 from headway.model.job import SYSTEM, Actor, Reservation
-from headway.store import claims, reservations, tenants
+from headway.store import choosing, claims, reservations, tenants
 from headway.store.db import Tx
 from headway.store.lanes import Lanes
 from headway.store.reservations import Active
@@ -63,7 +63,7 @@ def settle(tx: Tx, lanes: Lanes) -> list[Active]:
 
 def _settle(tx: Tx, lanes: Lanes) -> list[Active]:
     view, _ = claims.lock_and_look(tx, lanes, SYSTEM)
-    return claims.settle_reservations(tx, view, lanes)
+    return choosing.settle_reservations(tx, view, lanes)
 
 
 def end(tx: Tx, lanes: Lanes, ends: Mapping[int, End], actor: Actor) -> None:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import httpcore
 
 from headway.engine.context import clean
+from headway.engine.reach import not_there
 from headway.model.addresses import forbidden
 from headway.model.values import duration_text
 from headway.model.webhooks import Outcome
@@ -219,7 +220,7 @@ class _Network(httpcore.NetworkBackend):
         for address in addresses:
             if why := forbidden(address, allow_private=self.guard.allow_private):
                 self.address = address
-                raise _Refused(_not_there(host, address, why))
+                raise _Refused(not_there(host, address, why))
         for n, address in enumerate(addresses):
             self.address = address
             try:
@@ -265,13 +266,6 @@ class _Network(httpcore.NetworkBackend):
 
     def sleep(self, seconds: float) -> None:
         raise NotImplementedError
-
-
-def _not_there(host: str, address: str, why: str) -> str:
-    who = f"{address} is {why}" if host == address else f"{host} is {address}, {why}"
-    opened = forbidden(address, allow_private=True) is None
-    hint = ": `webhooks.allow_private` in the settings opens these" if opened else ""
-    return f"{who}, where nothing is delivered{hint}"
 
 
 class _Stream(httpcore.NetworkStream):

@@ -12,6 +12,7 @@ from headway.clock import micros
 from headway.engine import tracing
 from headway.engine.client import Client
 from headway.engine.handle import Job
+from headway.engine.reach import refuse_closed
 from headway.engine.registry import TaskSpec, make_spec
 from headway.errors import BadInput
 from headway.model.job import ON_ERROR, ON_LOST, ON_SHUTDOWN, NewJob, Options, check_choice
@@ -210,6 +211,7 @@ class Task(Generic[P, R]):
             raise BadInput(f"{name} is for steps of a group: a single job has none", field=name)
         if self._wishes.wait is not None:
             raise BadInput("wait is for direct calls: a job waits in the queue as long as it takes", field="wait")
+        _refuse_closed(client, self._wishes)
         return NewJob(self.name, params, self._wishes.text(client.usual_retry), **self._wishes.fields)  # type: ignore[arg-type]
 
     def enqueue(self, *args: P.args, **params: P.kwargs) -> Job:
@@ -265,7 +267,13 @@ def make_job(client: Client, task: str, params: Mapping[str, object], wishes: Ma
     spec = _told(task, *client.known_task(task)) if here is None else here
     wished = Wishes(spec, **wishes)
     checked = dict(params) if here is None else here.signature.check(params)
+    _refuse_closed(client, wished)
     return NewJob(task, to_json(checked, field="params"), wished.text(client.usual_retry), **wished.fields)  # type: ignore[arg-type]
+
+
+def _refuse_closed(client: Client, wishes: Wishes) -> None:
+    if wishes.options.webhook_url is not None:
+        refuse_closed(wishes.options.webhook_url, allow_private=client.allow_private, field="webhook_url")
 
 
 @lru_cache(maxsize=1024)

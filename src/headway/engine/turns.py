@@ -7,19 +7,21 @@ what a process has met of them it remembers by tenant and host, so that one whic
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TypeVar
 
 from headway.clock import micros
 from headway.model.webhooks import OPENS_AFTER, Outcome, wait_for_probe
-from headway.store.deliveries import Receiver, Waiting
+from headway.store.receivers import Receiver, Waiting
 
 K = TypeVar("K")
 V = TypeVar("V")
 # Of one receiver, so that one which hangs leaves room for the others.
 PER_RECEIVER = 4
+# Tests, for which somebody waits: beside all others, one at a time to each receiver.
+TESTS = 4
 PER_HOST = 2
 PER_TENANT = 4
 REMEMBERED = 10_000
@@ -38,6 +40,7 @@ class Turns:
         self.senders = senders
         self.own = max(1, senders // 2)
         self.at_work: dict[int, Receiver] = {}
+        self.tests: set[int] = set()
         self.troubles: dict[Receiver, Trouble] = {}
         self.turn = 0
         self.host_turns: dict[Receiver, int] = {}
@@ -45,13 +48,18 @@ class Turns:
 
     def room(self, receiver: Receiver, now: int, taken: Iterable[Receiver] = ()) -> int:
         """How many more may be sent to it, beside those at work and those just taken."""
-        busy = [*self.at_work.values(), *taken]
+        busy = [*(one for number, one in self.at_work.items() if number not in self.tests), *taken]
         free, there = self.senders - len(busy), busy.count(receiver)
         if receiver.endpoint_id:
             return min(free, PER_RECEIVER - there)
         own = [one for one in busy if not one.endpoint_id]
         of_tenant = Counter(one.tenant_id for one in own)[receiver.tenant_id]
         return min(free, self.own - len(own), PER_TENANT - of_tenant, self._allowed(receiver, now) - there)
+
+    def room_ahead(self, receiver: Receiver, taken: Collection[Receiver] = ()) -> bool:
+        """Whether a test may be sent to it."""
+        busy = [*(self.at_work[number] for number in self.tests), *taken]
+        return len(busy) < TESTS and receiver not in busy
 
     def _allowed(self, receiver: Receiver, now: int) -> int:
         trouble = self.troubles.get(receiver)
@@ -76,12 +84,18 @@ class Turns:
         in_turn = [lines[tenant] for tenant in sorted(lines, key=lambda tenant: self.tenant_turns.get(tenant, 0))]
         return [*probes, *(one for row in zip_longest(*in_turn) for one in row if one is not None), *others]
 
-    def begin(self, delivery_id: int, receiver: Receiver) -> None:
+    def begin(self, delivery_id: int, receiver: Receiver, *, ahead: bool = False) -> None:
         self.at_work[delivery_id] = receiver
+        if ahead:
+            self.tests.add(delivery_id)
         if not receiver.endpoint_id:
             self.turn += 1
             _remember(self.host_turns, receiver, self.turn)
             _remember(self.tenant_turns, receiver.tenant_id, self.turn)
+
+    def end(self, delivery_id: int) -> None:
+        self.at_work.pop(delivery_id, None)
+        self.tests.discard(delivery_id)
 
     def note(self, receiver: Receiver, outcome: Outcome, now: int) -> None:
         """What came of a try at a job's own address. A host that refuses one thing may well take another."""

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import secrets
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headway.clock import micros
+from headway.engine.reach import refuse_closed
 from headway.errors import BadInput, WrongState
 from headway.model import webhooks as model
 from headway.model.webhooks import Delivery, Endpoint, Try
-from headway.store import deliveries, endpoints, jobs, outbox
+from headway.store import deliveries, deliveries_reading, endpoints, jobs, outbox
 from headway.store.db import Database, Tx
 from headway.store.pages import Page
 
 if TYPE_CHECKING:
     from headway.engine.client import Client
 
+LOOK_SECONDS = 0.1
 STATUSES = (model.PENDING, model.DELIVERED, model.FAILED)
 
 
@@ -54,6 +57,7 @@ class Webhooks:
             "secret": new_secret() if secret is None else model.check_secret(secret),
             "max_tries": model.check_tries(max_tries),
         }
+        refuse_closed(url, allow_private=client.allow_private)
 
         def work(tx: Tx) -> Endpoint:
             made = endpoints.insert(tx, client.tenant_id, actor=client.actor, **fields)
@@ -70,6 +74,8 @@ class Webhooks:
             found = endpoints.lock(tx, client.tenant_id, number)
             endpoints.expect(found, if_version)
             wished = replace(found, **checked)
+            if wished.url != found.url:
+                refuse_closed(wished.url, allow_private=client.allow_private)
             if "enabled" in checked:
                 wished = replace(wished, reason=None)
             if checked.get("enabled"):
@@ -111,7 +117,7 @@ class Webhooks:
         return client.database.transact("rotate_webhook", work)
 
     def test(self, number: int) -> Delivery:
-        """A delivery of `webhook.test` to see whether it arrives."""
+        """A delivery of `webhook.test` to see whether it arrives: sent at once, whatever else waits there."""
         client = self.client
 
         def work(tx: Tx) -> Delivery:
@@ -121,6 +127,15 @@ class Webhooks:
             return deliveries.add_test(tx, endpoints.save(tx, found, "tested", client.actor), model.TEST)
 
         return client.database.transact("test_webhook", work)
+
+    def first_try(self, number: int, seconds: float) -> Delivery:
+        """A delivery when it was tried once, or after so long."""
+        deadline = time.monotonic() + seconds
+        while True:
+            found = self.delivery(number)
+            if found.tries or found.status != model.PENDING or time.monotonic() >= deadline:
+                return found
+            time.sleep(LOOK_SECONDS)
 
     def get(self, number: int) -> Endpoint:
         with self.client.database.read() as tx:
@@ -168,7 +183,7 @@ class Webhooks:
                 endpoints.find(tx, tenant_id, webhook)
             if job is not None:
                 jobs.find(tx, job, tenant_id)
-            return deliveries.page(
+            return deliveries_reading.page(
                 tx, tenant_id, endpoint_id=webhook, job_id=job, status=status, event=event, limit=limit, cursor=cursor
             )
 
@@ -178,16 +193,18 @@ class Webhooks:
         """To anybody, about anything; newest first."""
         _check_status(status)
         with self.client.database.read() as tx:
-            return deliveries.page(tx, self.client.tenant_id, status=status, event=event, limit=limit, cursor=cursor)
+            return deliveries_reading.page(
+                tx, self.client.tenant_id, status=status, event=event, limit=limit, cursor=cursor
+            )
 
     def delivery(self, number: int) -> Delivery:
         with self.client.database.read() as tx:
-            return deliveries.find(tx, self.client.tenant_id, number)
+            return deliveries_reading.find(tx, self.client.tenant_id, number)
 
     def tries(self, number: int) -> list[Try]:
         """How each try of a delivery went."""
         with self.client.database.read() as tx:
-            return deliveries.tries(tx, deliveries.find(tx, self.client.tenant_id, number).id)
+            return deliveries_reading.tries(tx, deliveries_reading.find(tx, self.client.tenant_id, number).id)
 
     def replay(self, number: int) -> Delivery:
         """The same message, id and bytes, once more: a new delivery with tries of its own."""

@@ -27,7 +27,7 @@ from headway.errors import CommitUnknown, HeadwayError, LeaseLost, Unreachable
 from headway.faults import point
 from headway.model.job import Actor, Carried, Claim
 from headway.model.outcome import Interrupted, Lost, Outcome
-from headway.store import claims, groups, reports, workers
+from headway.store import choosing, claim_view, claims, groups, reports, workers
 from headway.store.db import Database, Tx
 from headway.store.lanes import Lanes
 
@@ -224,18 +224,18 @@ class Worker(WokenLoop):
         A wake-up may also mean a stop request, or a new time to wait for.
         """
         with self.database.read() as tx:
-            view = claims.glance(tx)
+            view = claim_view.glance(tx)
             self._remember(view)
             if self.running:
                 for job_id, fence, _ in workers.stop_requests(tx, self.who.id):
                     self.stop_job(job_id, fence)
             if view.due_now or room == 0:
                 return view.due_now
-            if claims.unsettled(tx, view, self.lanes) or claims.lets_in(tx, view, self.lanes):
+            if claims.unsettled(tx, view, self.lanes) or choosing.lets_in(tx, view, self.lanes):
                 return True
-            return bool(claims.pick(tx, view, self.lanes, self.serves.__contains__, room))
+            return bool(choosing.pick(tx, view, self.lanes, self.serves.__contains__, room))
 
-    def _remember(self, view: claims.View) -> None:
+    def _remember(self, view: claim_view.View) -> None:
         """When to look again, by our own clock."""
         self.due = None if view.due is None else time.monotonic() + max(0, view.due - view.now) / 1e6
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headway.model.estimate import span
-from headway.model.webhooks import FAILED, LONGEST_WAIT, PENDING, SECOND, Delivery, Endpoint
+from headway.model.webhooks import DELIVERED, FAILED, LONGEST_WAIT, PENDING, SECOND, Delivery, Endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +28,22 @@ def standing(one: Endpoint, now: int) -> Standing:
         return Standing(
             "failing",
             "bad",
-            f"It failed {_times(one.failures)} in a row. Its oldest delivery is tried again {probe}; the others wait"
-            f" for that, at most {span(round(LONGEST_WAIT * SECOND))}.",
+            f"It failed {_times(one.failures)} in a row{_why(one)}. Its oldest delivery is tried again {probe}; the"
+            f" others wait for that, at most {span(round(LONGEST_WAIT * SECOND))}.",
         )
     if one.failures:
-        return Standing("unsteady", "held", f"It failed {_times(one.failures)} in a row and is tried again.")
+        return Standing("unsteady", "held", f"It failed {_times(one.failures)} in a row and is tried again{_why(one)}.")
     return Standing("ok", "good", "What happens is sent to it at once.")
 
 
 def _sentence(text: str) -> str:
     """With a capital after the blank."""
     return f" {text[1].upper()}{text[2:]}" if len(text) > 1 else ""
+
+
+def _why(one: Endpoint) -> str:
+    """What became of the last try."""
+    return f": {one.reason}" if one.reason else ""
 
 
 def _times(count: int) -> str:
@@ -56,6 +61,18 @@ def not_again(one: Delivery, endpoint: Endpoint | None) -> tuple[str, str] | Non
     return None
 
 
+def came_of_test(one: Delivery) -> str:
+    """What a person who sent a test is told."""
+    if one.status == DELIVERED:
+        return f"The test arrived: it answered {one.last_status_code} (delivery {one.id})."
+    if one.last_error is not None:
+        again = " It is tried again." if one.status == PENDING else ""
+        return f"The test did not arrive: {one.last_error} (delivery {one.id}).{again}"
+    if one.next_try_at is None:
+        return f"The test was sent, and there is no answer yet (delivery {one.id})."
+    return f"Nobody has sent the test yet (delivery {one.id}): a process with the role scheduler does."
+
+
 def what_next(one: Delivery, endpoint: Endpoint | None, now: int) -> str:
     """What becomes of a delivery."""
     if one.status == FAILED:
@@ -66,7 +83,7 @@ def what_next(one: Delivery, endpoint: Endpoint | None, now: int) -> str:
         return "It is being sent right now."
     if endpoint is not None and not endpoint.usable:
         return "It will be given up: its webhook is not used any more."
-    if endpoint is not None and endpoint.opened_at is not None:
+    if endpoint is not None and endpoint.opened_at is not None and one.due_at != 0:
         return "It waits until its receiver answers again."
     left = one.max_tries - one.tries
     due = f"in {span(one.due_at - now)}" if one.due_at is not None and one.due_at > now else "at any moment"

@@ -103,6 +103,11 @@ class Delivery:
     finished_at: int | None
     version: int
 
+    @property
+    def next_try_at(self) -> int | None:
+        """One that is ahead of others (due at 0) has been due since it was made; one that is being sent is not due."""
+        return None if self.due_at is None or self.lease_by is not None else max(self.due_at, self.created_at)
+
 
 @dataclass(frozen=True, slots=True)
 class Try:
@@ -265,13 +270,16 @@ def wait_for_probe(failures: int) -> float:
 def answered(endpoint: Endpoint, outcome: Outcome, *, probe: bool, now: int) -> Endpoint:
     """The endpoint after a try: the breaker. While it is open only its probe counts."""
     if outcome.delivered:
-        return replace(endpoint, failures=0, opened_at=None, probe_at=None)
+        reason = endpoint.reason if not endpoint.enabled else None
+        return replace(endpoint, reason=reason, failures=0, opened_at=None, probe_at=None)
     if outcome.gone:
         closed = replace(endpoint, failures=0, opened_at=None, probe_at=None)
         return replace(closed, enabled=0, reason="it answered 410 Gone") if endpoint.usable else closed
     if endpoint.opened_at is not None and not probe:
         return endpoint
     failures = endpoint.failures + 1
+    if endpoint.enabled:
+        endpoint = replace(endpoint, reason=outcome.error)
     if failures < OPENS_AFTER:
         return replace(endpoint, failures=failures)
     opened_at = endpoint.opened_at if endpoint.opened_at is not None else now

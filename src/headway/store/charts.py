@@ -14,11 +14,11 @@ from headway.model.outlook import Ahead, Attempt, Change, Planned, foresee, no_c
 from headway.model.plan import Group, Member
 from headway.model.states import State
 from headway.model.waiting import Explanation
-from headway.store import groups, reading
+from headway.store import groups, queue_reading
 from headway.store.db import Tx
 from headway.store.plans_reading import GroupView, StepView
-from headway.store.reading import Lives
 from headway.store.surroundings import history
+from headway.store.workers_reading import Lives
 
 # A picture has so many rows, of so many attempts and events; and so many queued steps are asked what they wait for.
 ROWS, ATTEMPTS, CHANGES, ASKED = 60, 600, 6_000, 8
@@ -96,7 +96,7 @@ def _attempts(tx: Tx, found: Sequence[_Job]) -> dict[str, list[Attempt]]:
 
 def _waiting(tx: Tx, tenant_id: int, view: GroupView, lives: Lives) -> list[tuple[StepView, Explanation]]:
     queued = [step for step in view.steps if step.status in (State.QUEUED, State.SCHEDULED)][:ASKED]
-    asked = reading.explain_all(tx, tenant_id, [step.job_id for step in queued], lives=lives)
+    asked = queue_reading.explain_all(tx, tenant_id, [step.job_id for step in queued], lives=lives)
     return [(step, asked[step.job_id]) for step in queued]
 
 

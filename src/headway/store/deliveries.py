@@ -1,4 +1,4 @@
-"""Deliveries in the database: what is due, who sends it, and what came of it. Functions of a transaction.
+"""Deliveries in the database: taking what is due, what came of it, giving up. Functions of a transaction.
 
 The rows are made by a trigger on events. Whoever sends one has a lease on it: the fence says which, and what was
 recorded under an older one changes nothing.
@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from headway.clock import micros
-from headway.errors import NotFound, WrongState
+from headway.errors import WrongState
 from headway.model.hook_words import not_again
 from headway.model.job import Actor
 from headway.model.webhooks import (
@@ -30,73 +29,13 @@ from headway.model.webhooks import (
 )
 from headway.store import endpoints
 from headway.store.db import Tx
-from headway.store.pages import Page, check_limit, fill, read_cursor
+from headway.store.deliveries_reading import find, read
+from headway.store.receivers import Receiver
 
 LOST = "the process that sent it ended before it could tell: it may have arrived"
 UNREACHED = "the receiver could not be reached for 24 hours"
 GIVEN_UP_AT_ONCE = 500
-ADDRESSES_AT_ONCE = 200
 Random = Callable[[], float]
-
-
-class Receiver(NamedTuple):
-    """An endpoint; or, with 0 for it, a host that a tenant's jobs brought themselves."""
-
-    endpoint_id: int
-    tenant_id: int = 0
-    host: str = ""
-
-
-class Waiting(NamedTuple):
-    """A receiver that something is on its way to. `endpoint_id` 0: a host that a tenant's jobs brought."""
-
-    endpoint_id: int
-    usable: bool
-    probe_at: int | None
-    due_at: int
-    oldest_at: int
-    now: int
-    tenant_id: int = 0
-    host: str = ""
-
-    @property
-    def receiver(self) -> Receiver:
-        return Receiver(self.endpoint_id, self.tenant_id, self.host)
-
-    @property
-    def old(self) -> bool:
-        return self.oldest_at < self.now - micros(LONGEST_WAIT)
-
-    @property
-    def open(self) -> bool:
-        return self.probe_at is not None
-
-    @property
-    def stale(self) -> bool:
-        """Something of it is to be given up."""
-        return not self.usable or (self.open and self.old)
-
-    @property
-    def next_at(self) -> int:
-        """When there is something to do for it."""
-        if self.stale:
-            return self.now
-        if self.probe_at is None:
-            return self.due_at
-        return min(self.probe_at, self.oldest_at + micros(LONGEST_WAIT))
-
-
-class Latest(NamedTuple):
-    """A delivery in a few words."""
-
-    id: int
-    event: str
-    status: str
-    created_at: int
-    last_error: str | None
-
-
-START = Receiver(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +45,7 @@ class Leased:
     delivery: Delivery
     probe: bool = False
     host: str = ""
+    ahead: bool = False
 
     @property
     def receiver(self) -> Receiver:
@@ -122,34 +62,16 @@ class Report:
     tried: Try
 
 
-def active(tx: Tx) -> bool:
-    """Whether anybody is to be told of anything."""
-    ((receivers, jobs),) = tx.run("outbox")
-    return bool(receivers or jobs)
-
-
-def waiting(tx: Tx) -> list[Waiting]:
-    """All that is on its way somewhere, as far as one look reaches."""
-    return [*waiting_endpoints(tx), *waiting_addresses(tx, START)]
-
-
-def waiting_endpoints(tx: Tx) -> list[Waiting]:
-    return [Waiting(number, bool(usable), *rest) for number, usable, *rest in tx.run("pending_endpoints")]
-
-
-def waiting_addresses(tx: Tx, after: Receiver, limit: int = ADDRESSES_AT_ONCE) -> list[Waiting]:
-    """By tenant and host, those after one of them: there may be as many as jobs."""
-    rows = tx.run("pending_addresses", tenant_id=after.tenant_id, host=after.host, limit=limit)
-    return [Waiting(0, True, None, *row) for row in rows]
-
-
-# --- sending ------------------------------------------------------------------------------------------------------
-
-
 def lease(tx: Tx, who: str, endpoint_id: int, *, limit: int, seconds: float, actor: Actor) -> list[Leased]:
     """Takes what is due at one receiver. What somebody else has in hand is passed by."""
     due = [Delivery(*row) for row in tx.run("due_deliveries", endpoint_id=endpoint_id, limit=limit)]
     return _take(tx, who, due, seconds, actor)
+
+
+def lease_ahead(tx: Tx, who: str, endpoint_id: int, *, seconds: float, actor: Actor) -> list[Leased]:
+    """A test, before anything else that waits at its receiver."""
+    found = [Delivery(*row) for row in tx.run("delivery_ahead", endpoint_id=endpoint_id)]
+    return [Leased(one.delivery, ahead=True) for one in _take(tx, who, found, seconds, actor)]
 
 
 def lease_own(tx: Tx, who: str, to: Receiver, *, limit: int, seconds: float, actor: Actor) -> list[Leased]:
@@ -173,25 +95,22 @@ def lease_probe(tx: Tx, who: str, endpoint_id: int, *, seconds: float, actor: Ac
 
 
 def _take(tx: Tx, who: str, due: Sequence[Delivery], seconds: float, actor: Actor) -> list[Leased]:
-    lost = [one for one in due if one.lease_by is not None]
-    if lost:
-        _lose(tx, lost, actor)
     ids = json.dumps([one.id for one in due])
-    tx.run("lease_deliveries", ids=json.dumps(_still_pending(tx, due, lost)), who=who, lease=micros(seconds))
+    left = [one.id for one in _left(tx, due, actor)]
+    tx.run("lease_deliveries", ids=json.dumps(left), who=who, lease=micros(seconds))
     found = [Delivery(*row) for row in tx.run("deliveries_by_id", ids=ids)]
     return [
         Leased(one) for one in sorted(found, key=lambda one: one.id) if one.lease_by == who and one.status == PENDING
     ]
 
 
-def _still_pending(tx: Tx, due: Sequence[Delivery], lost: Sequence[Delivery]) -> list[int]:
+def _left(tx: Tx, due: Sequence[Delivery], actor: Actor) -> Sequence[Delivery]:
+    """These as they are once those whose senders died are noted, but for those that this ended."""
+    lost = [one for one in due if one.lease_by is not None]
     if not lost:
-        return [one.id for one in due]
-    return [one.id for one in _read(tx, [one.id for one in due]) if one.status == PENDING]
-
-
-def _read(tx: Tx, ids: Collection[int]) -> list[Delivery]:
-    return [Delivery(*row) for row in tx.run("deliveries_by_id", ids=json.dumps(sorted(ids)))]
+        return due
+    _lose(tx, lost, actor)
+    return [one for one in read(tx, [one.id for one in due]) if one.status == PENDING]
 
 
 def _lose(tx: Tx, lost: Sequence[Delivery], actor: Actor) -> None:
@@ -224,7 +143,7 @@ def store_bodies(tx: Tx, bodies: Sequence[tuple[Delivery, str, str]]) -> dict[in
     """Each delivery with its message id and its body, as they are sent from now on: whoever was first is right."""
     rows = [(one.id, one.fence, message_id, body) for one, message_id, body in bodies]
     tx.run("store_bodies", rows=json.dumps(rows))
-    return {one.id: one for one in _read(tx, [one.id for one, _, _ in bodies])}
+    return {one.id: one for one in read(tx, [one.id for one, _, _ in bodies])}
 
 
 def record(tx: Tx, reports: Sequence[Report], actor: Actor, random: Random) -> int:
@@ -328,7 +247,7 @@ def give_up(tx: Tx, endpoint_id: int, actor: Actor) -> int:
         return 0
     found = tx.run("stale_deliveries", endpoint_id=endpoint_id, before=before, limit=GIVEN_UP_AT_ONCE)
     stale = [Delivery(*row) for row in found]
-    _save(tx, [(one, given_up(one, why, now)) for one in stale], actor)
+    _save(tx, [(one, given_up(one, why, now)) for one in _left(tx, stale, actor)], actor)
     return len(stale)
 
 
@@ -337,7 +256,7 @@ def give_up_own(tx: Tx, to: Receiver, actor: Actor) -> int:
     now = endpoints.now(tx)
     found = tx.run("due_at_address", tenant_id=to.tenant_id, host=to.host, limit=GIVEN_UP_AT_ONCE)
     old = [one for one in (Delivery(*row) for row in found) if one.created_at < now - micros(LONGEST_WAIT)]
-    _save(tx, [(one, given_up(one, UNREACHED, now)) for one in old], actor)
+    _save(tx, [(one, given_up(one, UNREACHED, now)) for one in _left(tx, old, actor)], actor)
     return len(old)
 
 
@@ -350,68 +269,14 @@ def fail(tx: Tx, leased: Sequence[Leased], why: str, actor: Actor) -> None:
     _save(tx, [(one, given_up(one, why, now)) for one in ours], actor)
 
 
-# --- looking, and sending once more -------------------------------------------------------------------------------
-
-
-def find(tx: Tx, tenant_id: int, number: int) -> Delivery:
-    found = [one for one in _read(tx, [number]) if one.tenant_id == tenant_id]
-    if not found:
-        raise NotFound(f"there is no delivery {number}", code="unknown_delivery")
-    return found[0]
-
-
-def page(
-    tx: Tx,
-    tenant_id: int,
-    *,
-    endpoint_id: int | None = None,
-    job_id: int | None = None,
-    status: str | None,
-    event: str | None = None,
-    limit: int,
-    cursor: str | None,
-) -> Page[Delivery]:
-    """Of one endpoint, of one job, or all of a tenant, newest first. A page looks at no more than BUDGET of them: where
-    that leaves it short, `next` says where to go on."""
-    walks, where = _walk(endpoint_id, job_id)
-    wanted = {"tenant_id": tenant_id, "status": status, "event": event}
-
-    def walk(before: int, count: int) -> list[int]:
-        return [number for (number,) in tx.run(walks, **where, before=before, limit=count)]
-
-    def pick(ids: list[int], count: int) -> list[Delivery]:
-        return [Delivery(*row) for row in tx.run("pick_deliveries", ids=json.dumps(ids), limit=count, **wanted)]
-
-    tx.run("pin_plans")
-    return fill(walk, pick, lambda one: one.id, read_cursor(cursor), check_limit(limit))
-
-
-def _walk(endpoint_id: int | None, job_id: int | None) -> tuple[str, dict[str, int]]:
-    if endpoint_id is not None:
-        return "walk_deliveries_to", {"endpoint_id": endpoint_id}
-    if job_id is not None:
-        return "walk_deliveries_about", {"job_id": job_id}
-    return "walk_deliveries", {}
-
-
-def latest(tx: Tx, receivers: Collection[int], count: int) -> dict[int, list[Latest]]:
-    """The last few to each endpoint, newest first."""
-    found: dict[int, list[Latest]] = {}
-    tx.run("pin_plans")
-    for endpoint_id, *facts in tx.run("last_deliveries", ids=json.dumps(sorted(receivers)), limit=count):
-        found.setdefault(endpoint_id, []).append(Latest(*facts))
-    return found
-
-
-def tries(tx: Tx, delivery_id: int) -> list[Try]:
-    return [Try(*row) for row in tx.run("tries_of", delivery_id=delivery_id)]
+# --- sending once more --------------------------------------------------------------------------------------------
 
 
 def add_test(tx: Tx, endpoint: Endpoint, event: str) -> Delivery:
     """After the endpoint's event that says so."""
     ((number,),) = tx.run("add_test", endpoint_id=endpoint.id, event=event)
     tx.wake()
-    return _read(tx, [number])[0]
+    return read(tx, [number])[0]
 
 
 def replay(tx: Tx, tenant_id: int, number: int, actor: Actor) -> Delivery:
@@ -429,4 +294,4 @@ def replay(tx: Tx, tenant_id: int, number: int, actor: Actor) -> Delivery:
     tx.run("set_delivery_version", id=number, version=version)
     tx.run("add_events", rows=json.dumps([_event(one, "replayed", version, actor, by=again)]))
     tx.wake()
-    return _read(tx, [again])[0]
+    return read(tx, [again])[0]

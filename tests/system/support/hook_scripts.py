@@ -15,7 +15,7 @@ from headway.engine.deliverer import Deliverer
 from headway.engine.pruner import Pruner
 from headway.engine.sending import Guard, Request, Sent
 from headway.model.webhooks import Endpoint, Outcome
-from headway.store import deliveries
+from headway.store import receivers
 from tests.system.support import scripts
 from tests.system.support.record import Record
 from tests.system.support.scripts import hurt, script
@@ -47,13 +47,13 @@ def turn(deliverer: Deliverer) -> None:
 def deliver_due(world: World, until: int | None = None) -> None:
     """A deliverer's turns until nothing is on its way, moving the clock to whatever waits; or until an instant."""
     with world.database.read() as tx:
-        if not deliveries.active(tx) and not deliveries.waiting(tx):
+        if not receivers.active(tx) and not receivers.waiting(tx):
             return
     deliverer = Deliverer(world.database, render=render, send=partial(receive, world), senders=2)
     while True:
         turn(deliverer)
         with world.database.read() as tx:
-            waits = [(one.next_at, one.now) for one in deliveries.waiting(tx)]
+            waits = [(one.next_at, one.now) for one in receivers.waiting(tx)]
         if not waits:
             return
         at = min(next_at for next_at, _ in waits)

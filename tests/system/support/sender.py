@@ -14,7 +14,7 @@ from headway.api.wire.hooks import render
 from headway.engine.deliverer import Deliverer
 from headway.engine.sending import Guard
 from headway.faults import arm_from_environment
-from headway.store import deliveries
+from headway.store import receivers
 from headway.store.db import open_database
 
 
@@ -27,7 +27,7 @@ def main(names: dict[str, str], deadline: float) -> int:
     while on_its_way:
         deliverer.wait(min(deliverer.safely(), 0.2))
         with database.read() as tx:
-            on_its_way = bool(deliveries.waiting(tx))
+            on_its_way = bool(receivers.waiting(tx))
     database.close()
     return 0
 

@@ -60,7 +60,7 @@ def delivery_json(one: Delivery) -> Json:
         "status": one.status,
         "tries": one.tries,
         "max_tries": one.max_tries,
-        "next_try_at": time_or_none(one.due_at) if one.lease_by is None else None,
+        "next_try_at": time_or_none(one.next_try_at),
         "last_status_code": one.last_status_code,
         "last_error": one.last_error,
         "replay_of": one.replay_of,

@@ -16,8 +16,9 @@ from headway.model.job import Actor, Options, Run
 from headway.model.states import State
 from headway.model.values import instant_text
 from headway.model.waiting import Blocker, Explanation
-from headway.store.reading import Event, JobView, Line, Report, WorkerView
+from headway.store.reading import Event, JobView, Line, Report
 from headway.store.workers import worker_name
+from headway.store.workers_reading import WorkerView
 
 Json = dict[str, Any]
 

@@ -10,8 +10,8 @@ from headway.model.job import Reservation
 from headway.model.policies import Concurrency
 from headway.model.targets import TargetView
 from headway.model.waiting import Pause
-from headway.store.lanes import LaneView
-from headway.store.reading import Waiting
+from headway.store.lanes_reading import LaneView
+from headway.store.queue_reading import Waiting
 
 
 def waiting_json(one: Waiting) -> Json:

@@ -19,7 +19,8 @@ from headway.model.states import State, Stop
 from headway.model.values import instant, instant_text
 from headway.model.waiting import Blocker, Explanation
 from headway.store.pages import Filters
-from headway.store.reading import Event, JobView, Line, Report, WorkerView
+from headway.store.reading import Event, JobView, Line, Report
+from headway.store.workers_reading import WorkerView
 
 NOBODY = Actor("system").text()
 

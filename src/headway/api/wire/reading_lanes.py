@@ -8,8 +8,9 @@ from headway.engine.overview import Overview
 from headway.model.policies import Concurrency
 from headway.model.targets import TargetState, TargetView
 from headway.model.waiting import Pause
-from headway.store.lanes import LaneView
-from headway.store.reading import Counts, Waiting
+from headway.store.lanes_reading import LaneView
+from headway.store.queue_reading import Waiting
+from headway.store.reading import Counts
 
 
 def waiting_of(found: Json) -> Waiting:

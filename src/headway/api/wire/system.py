@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, get_type_hints
 
 from headway.api.wire.jobs import Json, job_json, line_json, time_or_none, worker_json
 from headway.api.wire.lanes import pause_json, target_json, waiting_json
@@ -15,7 +16,8 @@ from headway.engine.registry import TaskSpec
 from headway.model.access import ADMIN_TASKS
 from headway.model.job import Options
 from headway.store.figures import Spread, Stats
-from headway.store.reading import Artifact, Line, SeenTask, WorkerView
+from headway.store.reading import Artifact, Line, SeenTask
+from headway.store.workers_reading import WorkerView
 
 
 def task_json(name: str, seen: SeenTask | None, here: TaskSpec | None, told: tuple[int, str]) -> Json:
@@ -57,9 +59,13 @@ def _param(one: inspect.Parameter) -> Json:
 
 
 def _type(annotation: Any) -> str | None:
+    """As a person writes it: what `Annotated` adds is for the program."""
     if annotation is inspect.Parameter.empty:
         return None
-    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    if isinstance(annotation, str):
+        return annotation
+    bare = get_type_hints(SimpleNamespace(__annotations__={"it": annotation}))["it"]
+    return "None" if bare is type(None) else inspect.formatannotation(bare)
 
 
 def _plain(value: Any) -> Any:

@@ -29,10 +29,12 @@ from headway.model.targets import TargetState, TargetView
 from headway.model.template import Template
 from headway.model.waiting import Explanation, Pause
 from headway.model.webhooks import Endpoint
-from headway.store.lanes import LaneView
+from headway.store.lanes_reading import LaneView
 from headway.store.pages import MAX_LIMIT, Filters, Page, check_limit
 from headway.store.plans_reading import GroupView
-from headway.store.reading import Event, JobView, Line, Waiting, WorkerView
+from headway.store.queue_reading import Waiting
+from headway.store.reading import Event, JobView, Line
+from headway.store.workers_reading import WorkerView
 
 MOST_EVENTS = 1_000
 MOST_TAIL = 1_000

@@ -93,12 +93,18 @@ where d.status = 'PENDING' and d.endpoint_id = 0 and d.tenant_id = :tenant_id + 
 
 -- name: due_deliveries
 select {delivery_columns} from hw_delivery d
-where d.status = 'PENDING' and d.endpoint_id = :endpoint_id and d.due_at <= {now} order by d.due_at, d.id limit :limit {skip_locked};
+where d.status = 'PENDING' and d.endpoint_id = :endpoint_id and d.due_at > 0 and d.due_at <= {now}
+order by d.due_at, d.id limit :limit {skip_locked};
+
+-- name: delivery_ahead
+-- A test that nobody has sent yet: whatever else waits there, and whether or not the endpoint is open.
+select {delivery_columns} from hw_delivery d
+where d.status = 'PENDING' and d.endpoint_id = :endpoint_id and d.due_at = 0 order by d.id limit 1 {skip_locked};
 
 -- name: oldest_delivery
--- For a probe: whether or not its next try is due, but not while somebody sends it.
+-- For a probe: whether or not its next try is due, but not while somebody sends it, and no test that goes by itself.
 select {delivery_columns} from hw_delivery d
-where d.status = 'PENDING' and d.endpoint_id = :endpoint_id and (d.lease_by is null or d.due_at <= {now})
+where d.status = 'PENDING' and d.endpoint_id = :endpoint_id and (d.lease_by is null or d.due_at <= {now}) and d.due_at > 0
 order by d.id limit 1 {skip_locked};
 
 -- name: stale_deliveries
@@ -138,9 +144,9 @@ select delivery_id, number, tenant_id, at, took, status_code, error, address, me
 from {rows(delivery_id bigint, number integer, tenant_id bigint, at bigint, took bigint, status_code integer, error text, address text, message_id text, digest text, request text, response text)} as r;
 
 -- name: add_test
--- A delivery that a person asked for.
+-- A delivery that a person asked for, and waits for: due at 0, its first try is ahead of all that waits there.
 insert into hw_delivery (tenant_id, endpoint_id, event_id, event, max_tries, due_at, created_at)
-select e.tenant_id, e.id, v.id, :event, e.max_tries, {now}, {now}
+select e.tenant_id, e.id, v.id, :event, e.max_tries, 0, {now}
 from hw_endpoint e join hw_event v on v.thing_id = e.id and v.thing = 'webhook' and v.version = e.version
 where e.id = :endpoint_id returning id;
 
