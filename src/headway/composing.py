@@ -118,7 +118,6 @@ def service(app: App) -> Service:
         grace=settings.shutdown_grace,
         legacy_story=settings.legacy.story,
         legacy_research=settings.legacy.research,
-        allow_private=settings.webhooks.allow_private,
     )
     return Service(
         app.client,

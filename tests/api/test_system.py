@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+import typing
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import pytest
@@ -15,6 +16,13 @@ from headway.api.wire import answers, answers_system
 from headway.api.wire.system import _type
 from tests.support.service import Site, running, shop
 from tests.support.wire import fits
+
+# Given their parts by a test: a checker would look for what is not there.
+LIST: Any = list
+OPTIONAL: Any = typing.Optional
+CALLABLE: Any = Callable
+ANNOTATED: Any = Annotated
+ABSENT = {"a": LIST["Fog"], "b": OPTIONAL["Fog"], "c": CALLABLE[["Fog"], int]}
 
 
 @pytest.fixture
@@ -54,6 +62,11 @@ def test_what_a_param_is_said_to_be_is_what_a_person_would_write() -> None:
         "dict[str, int] | None": dict[str, Annotated[int, "n"]] | None,
         "Fog": "Fog",
         "None": None,
+        "list['Fog']": ABSENT["a"],
+        "Optional['Fog']": ABSENT["b"],
+        "collections.abc.Callable[['Fog'], int]": ABSENT["c"],
+        "collections.abc.Callable[[int], 'Sea']": CALLABLE[[ANNOTATED[int, "n"]], "Sea"],
+        "Optional[list['Sea']]": OPTIONAL[LIST[ANNOTATED["Sea", "wide"]]],
     }
     assert {_type(one) for one in words.values()} == set(words)
     assert _type(inspect.Parameter.empty) is None
@@ -75,6 +88,21 @@ def test_tasks_say_what_they_take_and_when_they_were_seen(site: Site) -> None:
     assert one["retry_policy"]["max_attempts"] == 1
     assert (tasks["story.generate"]["direct"], tasks["story.generate"]["admin_only"]) == ("/story/generate", False)
     assert tasks["command"]["admin_only"] is True
+
+
+def test_a_param_of_a_type_that_is_nowhere_is_shown_as_it_is_written(database_url: str) -> None:
+    app = shop(database_url)
+
+    async def takes(a: object, b: object, c: object) -> None: ...
+
+    takes.__annotations__ = dict(ABSENT)
+    app.task("takes")(takes)
+    with app, running(app) as site:
+        (one,) = (one for one in site.http.get("/api/tasks").json()["items"] if one["task"] == "takes")
+        assert [param["type"] for param in one["params"]][:2] == ["list['Fog']", "Optional['Fog']"]
+        app.client.templates.create("fog", "takes")
+        for path in ("jobs/new", "templates/new", "templates/1", "templates/1/edit", "schedules/new"):
+            assert site.http.get(f"/ui/{path}").status_code == 200, path
 
 
 def test_workers_and_figures(site: Site) -> None:

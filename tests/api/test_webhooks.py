@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.service import Site, serving
+from tests.support.service import Site, running, serving, shop
 
 CLOSED = ["127.0.0.1", "localhost", "a.localhost", "127.1", "2130706433", "0x7f.1", "[::1]", "10.1.2.3", "100.64.0.1"]
 ALWAYS = ["169.254.169.254", "0.0.0.0", "[::ffff:127.0.0.1]", "[fe80::1]", "224.0.0.1"]
@@ -54,6 +54,23 @@ def test_the_address_that_a_job_brings_is_judged_too(strict: Site) -> None:
     refused = strict.http.post("/api/jobs", json=wish)
     assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "webhook_url")
     assert strict.http.post("/api/jobs", json={**wish, "webhook_url": "http://hook.example/"}).status_code == 201
+
+
+def test_the_address_that_a_task_has_is_judged_by_whoever_sends(database_url: str) -> None:
+    """Not by those who enqueue, whose settings may be others, and who did not give it."""
+    app = shop(database_url, webhooks={"allow_private": False})
+
+    @app.task("tells", webhook_url="http://10.0.0.7/hook")
+    async def tells() -> None: ...
+
+    with app, running(app) as site:
+        tells.enqueue()
+        tells.using(priority=3, webhook_events=["job.run.failed"]).enqueue()
+        assert site.http.post("/api/jobs", json={"task": "tells"}).status_code == 201
+        app.client.schedules.create("hourly", {"cron": "@hourly", "steps": [{"task": "tells"}]})
+        assert site.http.post("/api/schedules/1/run").status_code == 201
+        refused = site.http.post("/api/jobs", json={"task": "tells", "webhook_url": "http://10.0.0.8/"})
+        assert (refused.status_code, "10.0.0.8" in refused.text) == (422, True)
 
 
 def test_a_test_says_when_it_is_due(site: Site) -> None:

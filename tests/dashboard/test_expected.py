@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from headway.dashboard.expected import behind_late, is_overdue
-from headway.model.estimate import Estimate
+from headway.dashboard.expected import behind_late
 from headway.model.outcome import Completed
 from headway.model.waiting import Blocker
 from headway.testing import FrozenClock
@@ -11,15 +10,7 @@ from tests.support.forms import read
 from tests.support.life import Life
 from tests.support.service import serving
 
-NOW, SECOND = 1_000_000_000, 1_000_000
-BUSY = Blocker("lane", "the global lane is full", by="job 3, job 12")
-
-
-def test_who_should_have_begun() -> None:
-    assert is_overdue(Estimate(NOW, NOW), [BUSY], NOW)
-    assert not is_overdue(Estimate(NOW, NOW), [], NOW), "nothing is in its way: it begins at any moment"
-    assert not is_overdue(Estimate(NOW, NOW + 60 * SECOND), [BUSY], NOW)
-    assert not is_overdue(None, [BUSY], NOW)
+BUSY = Blocker("lane", "the global lane is full", by="job 3, job 12", job_ids=(3, 12))
 
 
 def test_who_is_named() -> None:
@@ -27,6 +18,8 @@ def test_who_is_named() -> None:
     assert behind_late([BUSY], late) == "when job 12 ends, which runs longer than usual: 9 of 10 took under 4 min"
     assert behind_late([BUSY], {1: "x"}) is None
     assert behind_late([Blocker("paused", "the queue is paused")], late) is None
+    somebody = Blocker("reservation", "gpu is reserved: it goes first", by="the job 12 people, reservation 5")
+    assert behind_late([somebody], late) is None, "that is a name"
 
 
 def test_longer_than_usual_is_said_instead_of_any_moment(database_url: str) -> None:

@@ -6,6 +6,7 @@ import html
 import re
 from dataclasses import replace
 
+from headway.dashboard.attention import LISTED
 from headway.store import endpoints
 from headway.store.db import Tx
 from headway.testing import FrozenClock
@@ -97,6 +98,17 @@ def test_overdue_ticks_and_late_workers_are_named(database_url: str) -> None:
             assert part in tick, part
         for part in ('href="/ui/workers"', "silent on elsewhere, process 1", "See whether its host is up"):
             assert part in worker, part
+
+
+def test_of_each_kind_no_more_are_named_than_the_page_says(database_url: str) -> None:
+    clock = FrozenClock("2026-01-01T00:00:00Z")
+    with serving(database_url, clock=clock) as site, Life(database_url, clock=clock) as life:
+        for _ in range(LISTED):
+            life.new_worker()
+        clock.advance("65m")
+        text = read(site.http, "/health")
+        assert f"At most {LISTED} of each kind are shown." in text
+        assert len([key for key in rows(text) if key.startswith("worker-")]) == LISTED
 
 
 def test_a_tenant_sees_its_own(site: Site) -> None:

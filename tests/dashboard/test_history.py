@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import threading
 from urllib.parse import quote
@@ -13,6 +14,7 @@ from headway import Fail
 from headway.dashboard.pictures.scatter import Dot, durations, in_words, scatter
 from headway.dashboard.searching import within
 from headway.model.values import instant
+from headway.store import records
 from headway.store.beginnings import EVENTS
 from headway.testing import FrozenClock
 from tests.support.browser import Tabs
@@ -43,6 +45,11 @@ def listed(text: str) -> list[int]:
 
 def drawn(text: str) -> list[int]:
     return [int(number) for number in re.findall(r'data-key="run-(\d+)"', text)]
+
+
+def cursor_of(*parts: str) -> str:
+    """As somebody might make one up."""
+    return base64.urlsafe_b64encode("".join(parts).encode()).decode().rstrip("=")
 
 
 # --- runs ---------------------------------------------------------------------------------------------------------
@@ -109,6 +116,8 @@ def test_runs_are_searched_and_filtered(site: Site) -> None:
         ("until=0001-01-01T00:00%2B14:00", "until", "until is outside"),
         ("within=ever", "", "within must be"),
         ("cursor=x", "", "cursor is not"),
+        (f"cursor={cursor_of('event:', '0' * 20, '9' * 30)}", "", "cursor is not"),
+        (f"status=FAILED&cursor={cursor_of('jobs:1:1:1:', '0' * 20, '9' * 30)}", "", "cursor is not"),
     ],
 )
 def test_what_cannot_be_searched_is_said_at_its_field(site: Site, query: str, field: str, word: str) -> None:
@@ -229,13 +238,16 @@ def test_a_search_that_looked_far_in_vain_says_so(desk: Site) -> None:
 # --- errors -------------------------------------------------------------------------------------------------------
 
 
-def test_errors_are_grouped_by_what_they_have_in_common(site: Site) -> None:
+def test_errors_are_grouped_by_what_they_have_in_common(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     for n in range(3):
         enqueue(site, "fails", params={"why": f"no file /tmp/{n}/x after {n} s"})
     (odd,) = enqueue(site, "fails", params={"why": HOSTILE})
     site.drain()
     text = read(site.http, "/history/errors")
     assert "All 4 failed runs" in text
+    monkeypatch.setattr(records, "EVENTS", 1)
+    assert "The latest 4 failed runs" in read(site.http, "/history/errors"), "who knows what came right long ago"
+    monkeypatch.undo()
     assert "no file &lt;path&gt; after &lt;n&gt; s" in text
     assert HOSTILE not in text
     counts = [int(count) for count in re.findall(r'class="number"><b>([\d,]+)</b>', text)]

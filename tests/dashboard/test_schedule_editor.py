@@ -11,6 +11,7 @@ import pytest
 
 from headway.dashboard.schedule_form import Draft, moment, spot
 from headway.errors import BadInput
+from headway.model.access import ADMIN_TASKS
 from headway.model.schedule import Definition, Schedule
 from headway.testing import FrozenClock
 from tests.support.editor import NIGHTLY, RICH, STORY, filled_in, make, stored
@@ -279,6 +280,16 @@ def test_an_edit_of_what_changed_meanwhile_is_refused_unless_it_is_meant(site: S
     assert stored(site).parsed.note == "by somebody else"
     post(site.http, "/schedules/1/edit", **{**kept, "version": "2"})
     assert (stored(site).parsed.cron, stored(site).parsed.note) == ("0 5 * * *", None)
+
+
+def test_an_operator_is_not_offered_what_is_an_admins(desk: Site) -> None:
+    def offered(who: httpx.Client) -> list[str]:
+        listed = read(who, "/schedules/new").partition('<datalist id="tasks">')[2].partition("</datalist>")[0]
+        return re.findall(r'value="([^"]+)"', listed)
+
+    admin, operator = (desk.as_(desk.token(role, name=role)) for role in ("admin", "operator"))
+    assert set(offered(admin)) - set(offered(operator)) == ADMIN_TASKS
+    assert "story.generate" in offered(operator)
 
 
 def test_a_schedule_of_code_says_that_edits_do_not_last(desk: Site) -> None:

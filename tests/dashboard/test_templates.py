@@ -136,6 +136,30 @@ def test_a_template_is_made_and_changed_in_the_browser(site: Site) -> None:
     assert (copied["name"], copied["priority"]) == ("copy of another", "7")
 
 
+def test_what_a_form_cannot_say_is_left_alone(desk: Site) -> None:
+    """Blanks around a text, an empty one, a number with a fraction, the ends of lines."""
+    odd = {"target": " a ", "timeout": 90.5, "description": "", "params": {"topic": " fog "}}
+    desk.app.client.templates.create(" odd ", "story.generate", **odd)
+    desk.app.client.templates.create("lines", "story.generate", description="\rone\r\ntwo\r")
+    for number, stored in ((1, odd), (2, {"description": "\rone\r\ntwo\r"})):
+        path = f"/templates/{number}/edit"
+        shown = {name: text.replace("\r\n", "\n") for name, text in editor_of(read(desk.http, path)).items()}
+        sent = {name: text.replace("\r", "\n").replace("\n", "\r\n") for name, text in shown.items()}
+        assert "Nothing was changed." in post(desk.http, path, **sent).text
+        post(desk.http, path, **{**sent, "priority": "7"})
+        assert desk.app.client.templates.get(number).fields == {**stored, "priority": 7}
+    assert desk.app.client.templates.get(1).name == " odd "
+    post(desk.http, "/templates/1/edit", **{**editor_of(read(desk.http, "/templates/1/edit")), "target": "b"})
+    assert desk.app.client.templates.get(1).fields["target"] == "b"
+
+
+def test_a_change_that_python_calls_equal_is_one(desk: Site) -> None:
+    desk.app.client.templates.create("fog", "story.generate", budget={"a": 1})
+    shown = editor_of(read(desk.http, "/templates/1/edit"))
+    post(desk.http, "/templates/1/edit", **{**shown, "budget": '{"a": 1.0}'})
+    assert desk.app.client.templates.get(1).version == 2
+
+
 @pytest.mark.parametrize(
     ("wrong", "where", "part"),
     [

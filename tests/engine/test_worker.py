@@ -18,7 +18,7 @@ from headway.errors import CommitUnknown, JobFailed, Unreachable
 from headway.model.job import SYSTEM, Options
 from headway.model.outcome import FailureKind
 from headway.model.policies import Concurrency
-from headway.store import jobs
+from headway.store import jobs, reading
 from headway.store.db import Tx
 from headway.verify import check
 from tests.support import tasks_for_worker
@@ -64,7 +64,7 @@ def enqueue(app: App, task: str, /, **params: Any) -> Job:
 
 def events(app: App, job: Job) -> list[str]:
     with app.database.read() as tx:
-        return [str(row[0]) for row in tx.run("job_event_kinds", id=job.id)]
+        return [event.kind for event in reading.events(tx, job.id)]
 
 
 def report_of(app: App, job: Job) -> tuple[Any, ...]:

@@ -19,6 +19,7 @@ def test_usual_times_in_words() -> None:
     assert known.compared(4 * MINUTE) is None
     assert known.compared(6 * MINUTE) is None
     assert known.compared(7 * MINUTE) == "longer than usual: 9 of 10 took under 6 min"
+    assert [known.exceeded(n * MINUTE) for n in (1, 6, 7)] == [False, False, True]
 
 
 def test_one_run_is_not_usual() -> None:

@@ -14,6 +14,7 @@ from headway.errors import WrongState
 from headway.model import verbs
 from headway.model.becoming import becomes
 from headway.model.estimate import Estimate
+from headway.model.expecting import is_overdue
 from headway.model.job import SYSTEM, Job, Options
 from headway.model.outcome import FailureKind
 from headway.model.prospects import VERBS, Case, Prospect, closed_fields, done, last_retry, needs_budget, prospects
@@ -212,6 +213,16 @@ def test_a_queued_job_says_its_rank_and_when_it_starts() -> None:
     assert becomes(a_case(S.QUEUED, explained=explained()))[0] == (
         "It is at rank 3 of the queue, nothing is in its way, and the next free worker takes it."
     )
+
+
+def test_a_queued_job_should_have_begun_by_one_rule_on_every_page() -> None:
+    lane = Blocker("lane", "the global lane is full")
+    for wait, overdue in ((0, True), (500_000, True), (1_000_000, True), (1_000_001, False)):
+        start = Estimate(NOW, NOW + wait)
+        told = becomes(a_case(S.QUEUED, explained=explained(lane, estimate=start)))[0]
+        assert ("should have begun" in told, is_overdue(start, [lane], NOW)) == (overdue, overdue), wait
+    assert not is_overdue(Estimate(NOW, NOW), [], NOW), "nothing is in its way: it begins at any moment"
+    assert not is_overdue(None, [lane], NOW)
 
 
 def test_what_expires_says_so() -> None:

@@ -94,6 +94,8 @@ def test_everything_at_once_in_order() -> None:
         Blocker("no_worker", "no worker is alive: headway work"),
         Blocker("behind", "behind a better placed job", "job 6"),
     ]
+    jobs = [one.job_ids for one in explain(scene, ON_DESK, (GPU, GLOBAL))]
+    assert jobs == [(), (), (), (2,), (3,), (2,), (), (), (6,)]
 
 
 # --- a job that is not queued -------------------------------------------------------------------------------------
@@ -251,7 +253,8 @@ def test_too_far_back_to_be_ranked() -> None:
 
 def test_behind_one_that_only_the_claim_finds_better() -> None:
     picks = (Queued(12, "t", (GLOBAL,)), Queued(13, "t", (GPU,)))
-    assert explain(replace(OPEN, picks=picks))[0].by == "job 12"
+    (found,) = explain(replace(OPEN, picks=picks))
+    assert (found.by, found.job_ids) == ("job 12", (12,))
     (found,) = explain(replace(OPEN, picks=(Queued(None, "t", (GLOBAL,)),)))
     assert found == Blocker("behind", "behind a better placed job of another tenant")
 

@@ -417,6 +417,32 @@ def test_who_is_interrupted_while_waiting_keeps_nobody_else_waiting(crowd: Life,
     assert crowd.enqueue() > 0
 
 
+def test_one_callers_mistake_is_no_other_callers(crowd: Life) -> None:
+    writer = crowd.database.begin("busy")
+    with ThreadPoolExecutor(9) as pool:
+        good = [pool.submit(crowd.enqueue) for _ in range(6)]
+        bad = [pool.submit(crowd.enqueue, resources=("nobody made this",)) for _ in range(3)]
+        until(lambda: len(crowd.client.intake.shared.wishes) == 8, "that all but the first wait")
+        crowd.database.end(writer)
+    assert len({future.result() for future in good}) == 6
+    for future in bad:
+        with pytest.raises(BadInput, match="no resource is named"):
+            future.result()
+    assert crowd.sql("select count(*) from hw_job where id > 1") == [(6,)]
+
+
+def test_a_limit_refuses_those_who_exceed_it(crowd: Life) -> None:
+    crowd.client.tenants.edit("default", {"max_queued": 4})
+    writer = crowd.database.begin("busy")
+    with ThreadPoolExecutor(9) as pool:
+        futures = [pool.submit(crowd.enqueue) for _ in range(9)]
+        until(lambda: len(crowd.client.intake.shared.wishes) == 8, "that all but the first wait")
+        crowd.database.end(writer)
+    refused = [future.exception() for future in futures if future.exception() is not None]
+    assert len(refused) == 6  # one job was there before
+    assert all("4" in str(error) for error in refused)
+
+
 def test_keys_and_plain_jobs_share_commits_too(crowd: Life) -> None:
     writer = crowd.database.begin("busy")
     with ThreadPoolExecutor(12) as pool:

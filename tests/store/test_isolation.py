@@ -17,6 +17,7 @@ from headway.engine.templates import Templates
 from headway.engine.tokens import Tokens
 from headway.engine.webhooks import Webhooks
 from headway.errors import NotFound
+from headway.model import verbs
 from headway.store import plans_reading, queue_reading, reading, schedules, targets
 from headway.store.db import Tx
 from headway.store.pages import Filters
@@ -27,6 +28,7 @@ from tests.support.tenants import Things, add_tenant, furnish
 Call = Callable[[Client, Things], object]
 # How each verb is called with something of another tenant.
 FOREIGN: dict[tuple[type, str], Call] = {
+    (Client, "change_job"): lambda c, t: c.change_job("edit", t.queued, lambda _, job, __: verbs.Change(job, "x")),
     (Client, "cancel"): lambda c, t: c.cancel(t.queued),
     (Client, "interrupt"): lambda c, t: c.interrupt(t.running),
     (Client, "resume"): lambda c, t: c.resume(t.paused),
@@ -69,6 +71,7 @@ FOREIGN: dict[tuple[type, str], Call] = {
     (Webhooks, "get"): lambda c, t: c.webhooks.get(t.webhook),
     (Webhooks, "deliveries"): lambda c, t: c.webhooks.deliveries(webhook=t.webhook),
     (Webhooks, "delivery"): lambda c, t: c.webhooks.delivery(t.delivery),
+    (Webhooks, "first_try"): lambda c, t: c.webhooks.first_try(t.delivery, 0.0),
     (Webhooks, "tries"): lambda c, t: c.webhooks.tries(t.delivery),
     (Webhooks, "replay"): lambda c, t: c.webhooks.replay(t.delivery),
 }

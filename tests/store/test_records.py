@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -10,9 +11,9 @@ import apsw
 import pytest
 
 from headway.errors import BadInput, NotFound
-from headway.model.excerpt import LOOKED_AT
+from headway.model import excerpt
 from headway.model.fingerprint import alike
-from headway.model.outcome import Completed, Failed, FailureKind, Skipped
+from headway.model.outcome import Completed, Failed, FailureKind, Lost, Skipped
 from headway.model.states import State
 from headway.store import beginnings, deliveries_reading, records
 from headway.store.beginnings import EVENTS, WINDOW
@@ -125,8 +126,9 @@ def test_pages_are_complete_and_newest_first(full: Database) -> None:
 
 def test_the_latest_failures(full: Database) -> None:
     with full.read() as tx:
-        found = records.latest_failures(tx, 1, 15)
-        assert records.latest_failures(tx, 2) == []
+        found, complete = records.latest_failures(tx, 1, 15)
+        assert records.latest_failures(tx, 2).failures == []
+    assert not complete
     assert [one.job_id for one in found] == FAILED[:15]
     assert found[0].error == f"ValueError: no file {FAILED[0]}"
     assert [(one.text, one.count) for one in alike(found)] == [("ValueError: no file <n>", 15)]
@@ -138,9 +140,9 @@ def test_nobody_sees_what_belongs_to_another_tenant(life: Life) -> None:
     for database in (life.database, walled(life.database, other)):
         with database.read() as tx:
             assert records.list_records(tx, other).items == []
-            assert records.latest_failures(tx, other) == []
+            assert records.latest_failures(tx, other).failures == []
     with walled(life.database, 1).read() as tx:
-        assert len(records.latest_failures(tx, 1)) == len(records.list_records(tx, 1).items) == 1
+        assert len(records.latest_failures(tx, 1).failures) == len(records.list_records(tx, 1).items) == 1
 
 
 def test_runs_come_in_the_order_in_which_they_began(life: Life) -> None:
@@ -159,13 +161,13 @@ def test_runs_come_in_the_order_in_which_they_began(life: Life) -> None:
     failed = frozenset({State.FAILED})
     for filters in ({}, {"statuses": failed}, {"q": "broken"}, {"statuses": failed, "q": "broken"}):
         assert every(life.database, **filters) == expected, filters
-        pages: list[int] = []
+        shown: list[int] = []
         cursor: str | None = None
-        while not pages or cursor is not None:
+        while not shown or cursor is not None:
             one = page(life.database, cursor, 1, **filters)
-            pages += [record.job_id for record in one.items]
+            shown += [record.job_id for record in one.items]
             cursor = one.next
-        assert pages == expected, filters
+        assert shown == expected, filters
 
 
 def test_a_cursor_of_another_list_is_refused(life: Life) -> None:
@@ -175,9 +177,17 @@ def test_a_cursor_of_another_list_is_refused(life: Life) -> None:
     by_event, by_job = page(life.database, limit=1).next, page(life.database, limit=1, **failed).next
     assert by_event == page(life.database, limit=1, task=TASK).next
     nothing: dict[str, Any] = {}
-    for cursor, filters in ((by_job, nothing), (by_event, failed), ("x", nothing), ("ZXZlbnQ6LTE", nothing)):
+    refused: list[tuple[str | None, dict[str, Any]]] = [(by_job, nothing), (by_event, failed)]
+    for number in ("-1", "", "1_0", "+1", " 1", str(1 << 63), "0" * 20 + "9" * 30, "9" * 5_000):
+        refused += [(cursor_of("event", number), nothing), (cursor_of("jobs", *[number] * 4), failed)]
+    for cursor, filters in (*refused, ("x", nothing), ("ä", nothing)):
         with pytest.raises(BadInput, match="cursor"):
             page(life.database, cursor, **filters)
+
+
+def cursor_of(*parts: str) -> str:
+    """As somebody might make one up."""
+    return base64.urlsafe_b64encode(":".join(parts).encode()).decode().rstrip("=")
 
 
 def test_many_of_few_are_read_in_windows(full: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,14 +196,71 @@ def test_many_of_few_are_read_in_windows(full: Database, monkeypatch: pytest.Mon
     assert every(full, statuses=frozenset({State.FAILED})) == FAILED
 
 
-def test_params_are_shown_in_part_and_searched(life: Life) -> None:
+@pytest.mark.parametrize("state", [State.FAILED, State.ERROR])
+def test_what_comes_and_goes_between_pages_moves_nothing(
+    life: Life, monkeypatch: pytest.MonkeyPatch, state: State
+) -> None:
+    """The older half of the jobs began last, so that a window cut anew would take in, or give away, what is shown."""
+    monkeypatch.setattr(beginnings, "WINDOW", 4)
+    one, two, *window = (life.enqueue(retry=0, on_lost="hold") for _ in range(6))
+    outcome = BROKEN if state is State.FAILED else Lost("the worker is gone")
+    for job_id in (*reversed(window), two, one):
+        life.clock.advance(1)
+        life.run(job_id, outcome)
+    wanted: dict[str, Any] = {"statuses": frozenset({state})}
+    assert every(life.database, **wanted) == [*window, one, two]
+    shown: list[int] = []
+    cursor: str | None = None
+    while not shown or cursor is not None:
+        found = page(life.database, cursor, 1, **wanted)
+        shown += [record.job_id for record in found.items]
+        cursor = found.next
+        if len(shown) == 1:
+            for _ in range(2):
+                life.run(life.enqueue(retry=0, on_lost="hold"), outcome)
+        if state is State.ERROR and len(shown) == 2:
+            life.client.resolve(window[2], None)
+    assert shown == [*window[:2], *(window[2:] if state is State.FAILED else window[3:]), one, two]
+
+
+def test_a_window_that_became_fuller_is_shown_whole(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beginnings, "WINDOW", 2)
+    old, *late, new = (life.enqueue(retry=0) for _ in range(7))
+    for job_id in (old, late[0], new):
+        life.clock.advance(1)
+        life.run(job_id, BROKEN)
+    wanted: dict[str, Any] = {"statuses": frozenset({State.FAILED})}
+    first = page(life.database, None, 1, **wanted)
+    for job_id in late[1:]:
+        life.run(job_id, BROKEN)
+    shown, cursor = [record.job_id for record in first.items], first.next
+    while cursor is not None:
+        found = page(life.database, cursor, 1, **wanted)
+        shown += [record.job_id for record in found.items]
+        cursor = found.next
+    assert shown[0] == new
+    assert {late[0], old} < set(shown)
+    assert len(shown) == len(set(shown))
+
+
+def test_few_of_long_ago_are_found_at_once(full: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What began before a time is not looked for among what was made after it."""
+    monkeypatch.setattr(beginnings, "WINDOW", 4)
+    monkeypatch.setattr(beginnings, "BUDGET", 8)
+    found = page(full, statuses=frozenset({State.FAILED}), until=BEGAN + 1_500 * SECOND)
+    assert [record.job_id for record in found.items] == [1_001, 1]
+
+
+def test_params_are_shown_in_part_and_searched(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     (one, other) = (life.enqueue(params=json.dumps({"topic": topic})) for topic in ("Fog", "x" * 5_000))
     life.run(one, Completed("1"))
     life.run(other, Completed("1"))
     found = {record.job_id: record for record in page(life.database).items}
     assert found[one].given == "topic: Fog"
-    assert len(found[other].params) == LOOKED_AT + 1
+    assert len(found[other].params) == excerpt.LOOKED_AT + 1
     assert every(life.database, q="fog") == [one]
+    monkeypatch.setattr(excerpt, "LOOKED_AT", 50)
+    assert {len(record.params) for record in page(life.database).items} == {len(found[one].params), 51}
 
 
 def test_failures_that_came_right_are_told(life: Life) -> None:
@@ -210,7 +277,7 @@ def test_failures_that_came_right_are_told(life: Life) -> None:
     life.client.resume(resumed)
     life.run(resumed, Completed("1"))
     with life.database.read() as tx:
-        found = {one.job_id: one for one in records.latest_failures(tx, 1)}
+        found = {one.job_id: one for one in records.latest_failures(tx, 1).failures}
     assert {number: one.solved for number, one in found.items()} == {
         **{chain: True, second: True, hopeless: False},
         **{resolved: True, resumed: True, held: False},
@@ -220,16 +287,49 @@ def test_failures_that_came_right_are_told(life: Life) -> None:
     assert sum(group.solved for group in alike(found.values())) == 4
 
 
+def test_what_waits_for_a_decision_is_among_the_failures_however_old(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolved, held, failed = life.in_state("ERROR"), life.in_state("ERROR"), life.in_state("FAILED")
+    life.client.resolve(resolved, None)
+    for _ in range(3):
+        life.in_state("COMPLETED")
+
+    def latest() -> records.Latest:
+        with life.database.read() as tx:
+            return records.latest_failures(tx, 1)
+
+    everything = latest()
+    assert ([one.job_id for one in everything.failures], everything.complete) == ([failed, held, resolved], True)
+    monkeypatch.setattr(records, "EVENTS", 5)
+    lately = latest()
+    assert ([one.job_id for one in lately.failures], lately.complete) == ([failed, held], False)
+    assert lately.failures == everything.failures[:2]
+
+
 # --- cost ---------------------------------------------------------------------------------------------------------
 
 PARAMS: dict[str, object] = {
-    **{"tenant_id": 1, "limit": 2_000, "before": 1 << 62, "floor": 4 * MANY - 1_000, "now": 1, "mask": 1023},
+    **{
+        "tenant_id": 1,
+        "limit": 2_000,
+        "before": 1 << 62,
+        "floor": 4 * MANY - 1_000,
+        "now": 1,
+        "mask": 1023,
+        "looked_at": 500,
+    },
     **{"since": 0, "until": 1 << 62, "ids": "[1,1001,2001]", "id": MANY},
     **dict.fromkeys(("task", "failure_kind", "q", "target_id", "group_id", "schedule_id")),
 }
 # The index that leads to the jobs; the others are found by their number.
 LEADS = {
-    **{"latest_failures": "hw_job_failed", "pick_records": None, "tries_after": "hw_job_retries"},
+    **{
+        "latest_failures": "hw_job_failed",
+        "standing_errors": "hw_job_held",
+        "pick_records": None,
+        "tries_after": "hw_job_retries",
+    },
     **dict.fromkeys(("walk_begun", "event_before", "event_from", "begun_of", "latest_errors")),
 }
 

@@ -6,6 +6,7 @@ from headway.api.routes import Visit
 from headway.api.wire.jobs import Json
 from headway.api.wire.system import task_json
 from headway.engine.client import KNOWN_FOR
+from headway.model.access import Role
 from headway.store import reading
 
 
@@ -20,3 +21,9 @@ def known_tasks(here: Visit) -> list[Json]:
         told = registry.told(name) if spec is not None else (seen[name].priority, seen[name].options)
         found.append(task_json(name, seen.get(name), spec, told))
     return found
+
+
+def offered_tasks(here: Visit) -> list[Json]:
+    """Those that this visitor may make jobs of: an admin's only for one."""
+    admin = here.visitor.role.may(Role.ADMIN)
+    return [one for one in known_tasks(here) if admin or not one["admin_only"]]

@@ -39,7 +39,6 @@ class Terms:
     grace: float = 30.0
     legacy_story: str = "story.generate"
     legacy_research: str = "research.run"
-    allow_private: bool = False
 
 
 class Setting(NamedTuple):

@@ -77,7 +77,7 @@ class LocalDesk:
     def stored_now(self) -> int:
         """By the database, which judges what is in the future."""
         with self.read() as tx:
-            return self.client._now(tx)
+            return self.client.time_in(tx)
 
     # --- jobs and runs ---
 

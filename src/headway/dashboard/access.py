@@ -56,7 +56,7 @@ def _show(page: Page, refusal: Refusal | None = None) -> Response:
         "narrow": names_tenant(page.request.scope),
         "fields": FIELDS,
         "refusal": refusal,
-        "once": once.fresh(),
+        "once": page.once,
     }
     return page.render("access.html", status=200 if refusal is None else 422, **facts)
 

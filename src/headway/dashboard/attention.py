@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from urllib.parse import quote
 
 from headway.clock import micros
@@ -15,7 +16,7 @@ from headway.model.estimate import span
 from headway.model.schedule import Schedule
 from headway.model.targets import TargetView, remedy
 from headway.model.webhooks import Endpoint
-from headway.store import attention, schedules, targets, workers_reading
+from headway.store import endpoints, schedules, targets, workers_reading
 from headway.store.db import Tx
 from headway.store.holding import Held, held
 from headway.store.workers import worker_name
@@ -49,11 +50,11 @@ class Finding:
 def findings(tx: Tx, tenant_id: int, now: int) -> list[Finding]:
     """The first of each kind; what keeps work from going on comes first."""
     return [
-        *(_worker(one) for one in workers_reading.workers(tx, within=0.0) if _late(one)),
+        *islice((_worker(one) for one in workers_reading.workers(tx, within=0.0) if _late(one)), LISTED),
         *(_tick(one, late) for one, late in _overdue(tx, tenant_id, now)),
         *(_held(one, now) for one in held(tx, tenant_id, LISTED)),
         *(_target(one, now) for one in targets.paused(tx, tenant_id, LISTED)[0]),
-        *(_webhook(one, now) for one in attention.failing_endpoints(tx, tenant_id, LISTED)),
+        *(_webhook(one, now) for one in endpoints.failing(tx, tenant_id, LISTED)),
     ]
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from headway.model.estimate import Estimate, History
-from headway.model.expecting import Usual, by_progress, usual
+from headway.model.estimate import History
+from headway.model.expecting import Usual, by_progress, is_overdue, usual
 from headway.model.states import State
 from headway.model.waiting import Blocker
 from headway.store import reading
@@ -19,22 +18,17 @@ from headway.store.surroundings import history
 
 # So many running jobs are looked at for those that take long.
 LOOKED_AT = 200
-SECOND = 1_000_000
-_JOB = re.compile(r"\bjob (\d+)\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A job at work, and how long jobs like it take."""
+    """A job at work, and how long jobs like it take. `late`: it takes longer, and does not say itself how long."""
 
     view: JobView
     since: int
     usual: Usual | None
     compared: str | None
-
-    @property
-    def late(self) -> bool:
-        return self.compared is not None and self.compared.startswith("longer")
+    late: bool
 
 
 def at_work(tx: Tx, views: Sequence[JobView], now: int) -> list[Running]:
@@ -45,21 +39,19 @@ def at_work(tx: Tx, views: Sequence[JobView], now: int) -> list[Running]:
 def _running(view: JobView, known: Usual | None, now: int) -> Running:
     # What it ran before it was paused counts too.
     since = (view.job.claimed_at or now) - view.job.ran
-    return Running(view, since, known, _compared(view, known, now - since))
+    elapsed = now - since
+    told = _by_progress(view, elapsed)
+    if told is not None or known is None:
+        return Running(view, since, known, told, late=False)
+    return Running(view, since, known, known.compared(elapsed), late=known.exceeded(elapsed))
 
 
-def _compared(view: JobView, known: Usual | None, elapsed: int) -> str | None:
+def _by_progress(view: JobView, elapsed: int) -> str | None:
     report = view.report if not view.job.ran else None  # what an earlier claim did is in its progress, not in its time
-    told = by_progress(elapsed, report.done, report.total) if report is not None else None
-    return told or (known.compared(elapsed) if known is not None else None)
+    return by_progress(elapsed, report.done, report.total) if report is not None else None
 
 
 # --- those that should have begun ---------------------------------------------------------------------------------
-
-
-def is_overdue(start: Estimate | None, blockers: Sequence[Blocker], now: int) -> bool:
-    """Whether something is still in its way though nine in ten of what runs would have ended."""
-    return start is not None and bool(blockers) and start.p90 <= now + SECOND
 
 
 def overdue(tx: Tx, tenant_id: int, waiting: Iterable[Waiting], now: int) -> dict[int, str]:
@@ -80,6 +72,5 @@ def late_jobs(tx: Tx, tenant_id: int, now: int) -> dict[int, str]:
 
 def behind_late(blockers: Iterable[Blocker], late: Mapping[int, str]) -> str | None:
     """Who of those in the way takes longer than usual."""
-    named = (int(number) for one in blockers for number in _JOB.findall(one.by or ""))
-    job_id = next((number for number in named if number in late), None)
+    job_id = next((number for one in blockers for number in one.job_ids if number in late), None)
     return None if job_id is None else f"when job {job_id} ends, which runs {late[job_id]}"

@@ -13,8 +13,9 @@ from headway import errors
 from headway.dashboard import words
 from headway.dashboard.pages import Page, Pages
 from headway.dashboard.pictures.scatter import Dot, in_words, scatter
-from headway.dashboard.searching import KINDS, PERIODS, STATUSES, Search, search, within, zone_of
-from headway.dashboard.times import written
+from headway.dashboard.searching import KINDS, PERIODS, STATUSES, Search, search, within
+from headway.dashboard.times import clock_zone, written
+from headway.engine.client import KNOWN_FOR
 from headway.model.fingerprint import alike
 from headway.model.states import State
 from headway.store import reading, records, schedules
@@ -24,7 +25,6 @@ pages = Pages("history")
 LISTED = 50
 DRAWN = 200
 OFFERED = 200
-SEEN_WITHIN = 30 * 86_400.0
 
 
 @pages.get("/history")
@@ -38,7 +38,7 @@ def show(page: Page) -> Response:
         found, listed, more, problem = [], 0, None, error
     with page.read() as tx:
         offered = schedules.page(tx, page.tenant_id, limit=OFFERED)
-        tasks = sorted(one.name for one in reading.seen_tasks(tx, within=SEEN_WITHIN))
+        tasks = sorted(one.name for one in reading.seen_tasks(tx, within=KNOWN_FOR))
     return page.render(
         "history.html",
         status=200 if problem is None else 422,
@@ -117,9 +117,9 @@ def _dot(page: Page, one: Record, zone: str) -> Dot:
 @pages.get("/history/errors")
 def show_errors(page: Page) -> Response:
     """The latest failures by what they have in common, or those of one kind (`key`)."""
-    task, (since, until) = page.asked.get("task"), within(page.asked.get("within"), page.now, zone_of(page.taste))
+    task, (since, until) = page.asked.get("task"), within(page.asked.get("within"), page.now, clock_zone(page.taste))
     with page.read() as tx:
-        latest = records.latest_failures(tx, page.tenant_id)
+        latest, complete = records.latest_failures(tx, page.tenant_id)
     wanted = [one for one in latest if task in ("", one.task) and _between(one.at, since, until)]
     groups = alike(wanted)
     one = next((group for group in groups if group.key == page.asked.get("key")), None)
@@ -127,7 +127,7 @@ def show_errors(page: Page) -> Response:
     listed = groups if one is None else one.failures
     facts: dict[str, Any] = {
         "looked_at": len(latest),
-        "all_of_them": len(latest) < FAILURES,
+        "all_of_them": complete,
         "begin": begin,
         "more": str(begin + LISTED) if len(listed) > begin + LISTED else None,
         "periods": PERIODS,

@@ -12,17 +12,18 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from headway.api.jobs import new_job
-from headway.api.known_tasks import known_tasks
+from headway.api.known_tasks import offered_tasks
 from headway.api.problems import status_of
 from headway.dashboard import once
 from headway.dashboard.copying import Copies, copies
-from headway.dashboard.expected import at_work, behind_late, is_overdue, late_jobs
+from headway.dashboard.expected import at_work, behind_late, late_jobs
 from headway.dashboard.linking import linked
 from headway.dashboard.pages import Form, Page, Pages
 from headway.engine.limits import lives
 from headway.errors import BadInput, HeadwayError, Refused, WrongState
 from headway.model.access import Role, check_new_params
 from headway.model.becoming import becomes
+from headway.model.expecting import is_overdue
 from headway.model.job import Actor, Job, Options
 from headway.model.prospects import VERBS, closed_fields, needs_budget, prospects
 from headway.model.states import State
@@ -245,7 +246,7 @@ def number(form: Form, name: str) -> int | None:
 
 
 def _editor(page: Page, given: Mapping[str, str], error: HeadwayError | None = None) -> Response:
-    tasks = _tasks(page)
+    tasks = offered_tasks(page)
     chosen = next((one for one in tasks if one["task"] == given["task"]), None)
     if chosen is not None and not given["params"]:
         given = {**given, "params": _skeleton(chosen)}
@@ -254,16 +255,11 @@ def _editor(page: Page, given: Mapping[str, str], error: HeadwayError | None = N
         status=200 if error is None else status_of(error),
         given=given,
         tasks=tasks,
-        once=once.fresh(),
+        once=page.once,
         plain=plain_type,
         problem=None if error is None else str(error),
         field=None if error is None or error.field is None else error.field.split(".")[0].split("[")[0],
     )
-
-
-def _tasks(page: Page) -> list[dict[str, Any]]:
-    """Those of an admin only for one."""
-    return [one for one in known_tasks(page) if page.may("admin") or not one["admin_only"]]
 
 
 def plain_type(text: str) -> str:

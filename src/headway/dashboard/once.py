@@ -1,21 +1,15 @@
-"""Forms that make something make it once. Each carries a random text; sent once more, as by a double click or by going
-back, it leads to what it made the first time."""
+"""Forms that make something make it once. Each carries a random text, `Page.once`; sent once more, as by a double click
+or by going back, it leads to what it made the first time."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 
 from headway.dashboard.pages import Page
 from headway.engine.client import Client
 
 FIELD = "once"
-
-
-def fresh() -> str:
-    """For a form that is shown: the value of its hidden field `once`."""
-    return secrets.token_urlsafe(16)
 
 
 def already(client: Client) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from headway.api.known_tasks import offered_tasks
 from headway.api.problems import status_of
 from headway.api.schedules import may_define
 from headway.api.wire.plans import in_words
@@ -15,7 +16,7 @@ from headway.dashboard import once
 from headway.dashboard.pages import Page, Pages
 from headway.dashboard.schedule_form import FOLDED, Draft, spot
 from headway.dashboard.schedules import AHEAD, brief, clock, seen_version
-from headway.engine.client import KNOWN_FOR, Client
+from headway.engine.client import Client
 from headway.engine.schedules import Preview, upcoming
 from headway.errors import BadInput, HeadwayError, NotFound, Refused, WrongState
 from headway.model import schedule_words
@@ -23,7 +24,6 @@ from headway.model.access import Role
 from headway.model.schedule import CATCH_UPS, FIELDS, OVERLAPS, Definition, Schedule, anchor_of
 from headway.model.values import whole
 from headway.model.zones import zone_names
-from headway.store import reading
 
 pages = Pages("schedule editor")
 _TEMPLATES = 200
@@ -160,11 +160,9 @@ def _editor(page: Page, draft: Draft, one: Schedule | None = None, *, error: Hea
 
 
 def _choices(page: Page) -> Mapping[str, object]:
-    with page.look() as tx:
-        seen = {one.name for one in reading.seen_tasks(tx, within=KNOWN_FOR)}
     return {
         "zones": zone_names(),
-        "tasks": sorted(seen | set(page.client.registry.specs)),
+        "tasks": [task["task"] for task in offered_tasks(page)],
         "templates": [one.name for one in page.client.templates.list(limit=_TEMPLATES)],
         "overlaps": OVERLAPS,
         "catch_ups": CATCH_UPS,

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from headway.clock import micros
 from headway.dashboard.pages import Form
-from headway.dashboard.times import Taste
+from headway.dashboard.times import Taste, clock_zone
 from headway.errors import BadInput
 from headway.model import words
 from headway.model.outcome import FailureKind
@@ -92,12 +92,7 @@ class Search:
 def search(asked: Form, taste: Taste) -> Search:
     fields = {name: asked.get(name) for name in FIELDS}
     fields["status"] = ",".join(one for one in asked.all("status") if one)
-    return Search(fields, zone_of(taste))
-
-
-def zone_of(taste: Taste) -> str:
-    """By whose clocks a reader means times and days."""
-    return "UTC" if taste.mode == "utc" else taste.zone
+    return Search(fields, clock_zone(taste))
 
 
 def within(word: str, now: int, zone: str) -> tuple[int | None, int | None]:

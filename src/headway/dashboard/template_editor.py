@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from starlette.responses import Response
 
-from headway.api.known_tasks import known_tasks
+from headway.api.known_tasks import offered_tasks
 from headway.api.problems import status_of
 from headway.dashboard import once
 from headway.dashboard.fields import duration_of, json_text, names_of, names_text, params_of, retry_of, retry_text
@@ -52,7 +53,25 @@ class Draft:
 
     def wishes(self) -> dict[str, Any]:
         """Every field, as the verbs take it; None for what was left empty."""
-        return {name: _READ.get(name, str)(text) if text else None for name, text in self.fields.items()}
+        return {name: self._wish(name) for name in self.fields}
+
+    def changes(self, one: Template) -> dict[str, Any]:
+        """What it says otherwise than a template. A form knows only text, without blanks around it: what it was shown
+        and says still is left as it is stored."""
+        shown, stored = Draft.showing(one), one.fields
+        named = {"name": (self.name, one.name), "task": (self.task, one.task)}
+        found: dict[str, Any] = {name: ours for name, (ours, theirs) in named.items() if ours != _sent_back(theirs)}
+        for name, text in self.fields.items():
+            if text == _sent_back(shown.fields[name]):
+                continue
+            wish = self._wish(name)
+            if json.dumps(wish) != json.dumps(stored.get(name)):  # 1 and true are the same to ==
+                found[name] = wish
+        return found
+
+    def _wish(self, name: str) -> object:
+        text = self.fields[name]
+        return _READ.get(name, str)(text) if text else None
 
     @staticmethod
     def of(form: Form) -> Draft:
@@ -64,6 +83,11 @@ class Draft:
         said = one.fields
         texts = {name: _WRITE.get(name, str)(said[name]) if name in said else "" for name in FIELDS}
         return Draft(one.name, one.task, texts)
+
+
+def _sent_back(text: str) -> str:
+    """What a form has of a text that it was shown."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").strip()
 
 
 # --- making -------------------------------------------------------------------------------------------------------
@@ -123,11 +147,8 @@ def _edited(page: Page, draft: Draft, one: Template) -> Template:
     for name in ("name", "task"):
         if not getattr(draft, name):
             raise BadInput(f"{name}: it needs one", field=name)
-    # A form has no blanks around a name, and leaves those that are there alone.
-    changes = {"name": one.name if draft.name == one.name.strip() else draft.name, "task": draft.task, **draft.wishes()}
-    if changes == {"name": one.name, "task": one.task, **Draft.showing(one).wishes()}:
-        return one
-    return page.client.templates.edit(one.id, if_version=version, **changes)
+    changes = draft.changes(one)
+    return page.client.templates.edit(one.id, if_version=version, **changes) if changes else one
 
 
 def _ours(page: Page, template_id: int) -> Template:
@@ -164,6 +185,6 @@ def _editor(page: Page, draft: Draft, one: Template | None = None, *, error: Hea
         error=error,
         wrong=wrong,
         folded=wrong in FOLDED or any(draft.fields[name] for name in FOLDED),
-        tasks=[task["task"] for task in known_tasks(page) if page.may("admin") or not task["admin_only"]],
+        tasks=[task["task"] for task in offered_tasks(page)],
         choices={"on_lost": ON_LOST, "on_error": ON_ERROR},
     )

@@ -11,7 +11,6 @@ from typing import Any
 from starlette.responses import Response
 
 from headway.api.problems import status_of
-from headway.dashboard import once
 from headway.dashboard.fields import params_of
 from headway.dashboard.jobs import make_once, plain_type
 from headway.dashboard.pages import Page, Pages
@@ -111,7 +110,7 @@ def _shown(page: Page, one: Template, wish: Wish, error: HeadwayError | None = N
         wishes={name: one.fields[name] for name in WISHES if name in one.fields},
         opened=_opened(page, one),
         wish=wish,
-        once=once.fresh(),
+        once=page.once,
         error=error,
         wrong=(error.field or "").split(".")[0].split("[")[0] if error else "",
         told=[(event, Actor.parse(event.actor).shown) for event in reversed(events)],

@@ -76,7 +76,7 @@ def clock(at: int, taste: Taste) -> Markup:
 
 
 def clock_zone(taste: Taste) -> str:
-    """Whose clocks show it: who sees times relative, or by schedules, has their own clocks too."""
+    """Whose clocks show times and count days: who sees times relative, or by schedules, has their own clocks too."""
     return "UTC" if taste.mode == "utc" else taste.zone
 
 

@@ -48,7 +48,7 @@ def show(page: Page, number: int) -> Response:
         told = reading.history(tx, "webhook", number, after=max(0, one.version - REMEMBERED))
     history = [(event, Actor.parse(event.actor).shown) for event in reversed(told)]
     facts = {"one": one, "how": standing(one, page.now), "events": json.loads(one.events), "history": history}
-    return page.render("webhook.html", log=log, once=once.fresh(), **_log_facts(page), **facts)
+    return page.render("webhook.html", log=log, once=page.once, **_log_facts(page), **facts)
 
 
 def _filters(page: Page) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def new(page: Page) -> Response:
 
 def _editor(page: Page, filled: Filled, one: Endpoint | None = None) -> Response:
     status = 422 if filled.problem else 200
-    facts = {"known": model.EVENTS, "most": model.MOST_TRIES, "once": once.fresh()}
+    facts = {"known": model.EVENTS, "most": model.MOST_TRIES, "once": page.once}
     return page.render("webhook_edit.html", status=status, filled=filled, one=one, **facts)
 
 
@@ -253,7 +253,7 @@ def show_delivery(page: Page, number: int) -> Response:
         how=None if endpoint is None else standing(endpoint, page.now),
         tries=[_told(each) for each in reversed(tries)],
         refusal=not_again(one, endpoint),
-        once=once.fresh(),
+        once=page.once,
         next=what_next(one, endpoint, page.now),
     )
 

@@ -187,14 +187,16 @@ class Client:
 
     # --- verbs ---
 
-    def _change(self, label: str, job_id: int, change: Callable[[Tx, Job, int], Change], *, alone: bool = False) -> Job:
+    def change_job(
+        self, label: str, job_id: int, change: Callable[[Tx, Job, int], Change], *, alone: bool = False
+    ) -> Job:
         def work(tx: Tx) -> Job:
             if alone:  # what is decided by looking at many jobs is decided by one at a time
                 tx.run("pin_plans")
                 tx.run("lock_tenant", id=self.tenant_id)
             group = groups.lock_of_job(tx, job_id)
             job = jobs.lock(tx, job_id, self.tenant_id)
-            changed = change(tx, job, self._now(tx))
+            changed = change(tx, job, self.time_in(tx))
             jobs.apply(tx, changed, self.actor)
             if group is not None:
                 groups.hold_up(tx, group, job, changed.job, self.actor)
@@ -205,19 +207,19 @@ class Client:
         return self.database.transact(label, work)
 
     @staticmethod
-    def _now(tx: Tx) -> int:
+    def time_in(tx: Tx) -> int:
         ((now,),) = tx.run("time")
         return int(now)
 
     def cancel(self, job_id: int) -> Job:
-        return self._change("cancel", job_id, lambda _, job, now: verbs.cancel(job, actor=self.actor, now=now))
+        return self.change_job("cancel", job_id, lambda _, job, now: verbs.cancel(job, actor=self.actor, now=now))
 
     def interrupt(self, job_id: int) -> Job:
-        return self._change("interrupt", job_id, lambda _, job, __: verbs.interrupt(job, actor=self.actor))
+        return self.change_job("interrupt", job_id, lambda _, job, __: verbs.interrupt(job, actor=self.actor))
 
     def resume(self, job_id: int, budget: Mapping[str, float] | None = None) -> Job:
         caps = None if budget is None else dict(check_budget(budget))
-        return self._change(
+        return self.change_job(
             "resume",
             job_id,
             lambda tx, job, now: verbs.resume(
@@ -228,10 +230,10 @@ class Client:
     def resolve(self, job_id: int, result: object = None) -> Job:
         text = to_json(result, field="result")
         by = self.actor.shown
-        return self._change("resolve", job_id, lambda _, job, now: verbs.resolve(job, result=text, by=by, now=now))
+        return self.change_job("resolve", job_id, lambda _, job, now: verbs.resolve(job, result=text, by=by, now=now))
 
     def release(self, job_id: int) -> Job:
-        return self._change("release", job_id, lambda _, job, now: verbs.release(job, by=self.actor.shown, now=now))
+        return self.change_job("release", job_id, lambda _, job, now: verbs.release(job, by=self.actor.shown, now=now))
 
     def edit(
         self,

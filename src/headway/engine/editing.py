@@ -49,7 +49,7 @@ def edit(
             now=now,
         )
 
-    return client._change("edit", job_id, change)
+    return client.change_job("edit", job_id, change)
 
 
 def params_text(params: Mapping[str, object] | None) -> str | None:
@@ -99,7 +99,7 @@ def move(
             priority, position = _beside(tx, client, job, before, after, rank)
         return verbs.move(jobs.lock(tx, job.id), priority=priority, position=position)
 
-    return client._change("move", job_id, change, alone=True)
+    return client.change_job("move", job_id, change, alone=True)
 
 
 def _end(tx: Tx, job: Job, to: str) -> tuple[int, int]:

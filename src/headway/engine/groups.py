@@ -59,7 +59,7 @@ class Groups:
                 raise WrongState(
                     f"{group.kind} {group_id} is {group.status}: it has already ended", status=group.status
                 )
-            groups.cancel(tx, group, client.actor, now=client._now(tx))
+            groups.cancel(tx, group, client.actor, now=client.time_in(tx))
             return groups.find(tx, group_id, client.tenant_id)
 
         return client.database.transact("cancel_group", work)

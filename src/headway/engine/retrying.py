@@ -93,7 +93,7 @@ def _bring_forward(tx: Tx, client: Client, waiting: Job, wished: _Wished) -> int
     position = new_place(tx, waiting, wished.priority)
     forward = verbs.bring_forward(
         waiting,
-        now=client._now(tx),
+        now=client.time_in(tx),
         params=wished.params,
         unfilled=wished.unfilled,
         priority=wished.priority,
@@ -127,7 +127,7 @@ def _insert(tx: Tx, client: Client, job: Job, wished: _Wished, group: Group | No
 def _close(tx: Tx, client: Client, job: Job) -> None:
     """What is held ends first; what did not fail is refused."""
     if job.status in (State.PAUSED, State.ERROR):
-        jobs.apply(tx, verbs.close_for_retry(job, by=client.actor.shown, now=client._now(tx)), client.actor)
+        jobs.apply(tx, verbs.close_for_retry(job, by=client.actor.shown, now=client.time_in(tx)), client.actor)
     else:
         run = jobs.run_of(tx, job.id)
         if not job.status.terminal or run is None or run.status is not State.FAILED:

@@ -67,7 +67,7 @@ class Schedules:
 
         def work(tx: Tx) -> Schedule:
             tenants.admit_schedule(tx, client.tenant_id)
-            made = schedules.insert(tx, client.tenant_id, now=client._now(tx), actor=client.actor, **wishes)  # type: ignore[arg-type]
+            made = schedules.insert(tx, client.tenant_id, now=client.time_in(tx), actor=client.actor, **wishes)  # type: ignore[arg-type]
             if enabled:
                 next_at = next_due(wished, made.anchor, made.id, made.decided_until)
                 made = schedules.set_next(tx, made, next_at)
@@ -231,7 +231,7 @@ class Schedules:
         if not 1 <= count <= MOST_PREVIEWED:
             raise BadInput(f"count must be from 1 to {MOST_PREVIEWED}, not {count}", field="count")
         with self.client.database.read() as tx:
-            now = self.client._now(tx)
+            now = self.client.time_in(tx)
             if isinstance(what, int | str):
                 found = schedules.find(tx, self.client.tenant_id, what)
                 definition, anchor = found.parsed, found.anchor
@@ -267,7 +267,7 @@ class Schedules:
         locked = schedules.lock(tx, self.client.tenant_id, one.schedule.id)
         if locked.version != one.schedule.version:
             raise _Stale
-        return locked, self.client._now(tx)
+        return locked, self.client.time_in(tx)
 
 
 def _settle(tx: Tx, one: Ready, locked: Schedule, now: int) -> Schedule:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from headway.errors import CommitUnknown
+from headway.errors import CommitUnknown, HeadwayError, Unreachable
 from headway.model.job import NewJob
 
 INTERRUPTED = "the thread that stored this job with others was interrupted: whether it was stored is not known"
@@ -40,39 +40,60 @@ class SharedCommits:
 
     def enqueue(self, job: NewJob) -> Answer:
         wish = Wish(job)
-        with self.collecting:
-            self.wishes.append(wish)
-            leads, self.led = not self.led, True
-        if not leads:
-            try:
-                wish.gate.acquire()
-            except BaseException:  # Ctrl-C: nobody may wait for a leader that is gone
-                self._withdraw(wish)
-                raise
-        if wish.answer is None and wish.error is None:
-            self._lead()
+        try:
+            self._join(wish)
+        except BaseException:  # Ctrl-C, wherever it comes: nobody may wait for a leader that is gone
+            self._leave(wish)
+            raise
         if wish.error is not None:
             raise wish.error
         assert wish.answer is not None
         return wish.answer
 
-    def _lead(self) -> None:
-        """Stores everybody's jobs, then hands the lead to somebody who came meanwhile."""
+    def _join(self, wish: Wish) -> None:
         with self.collecting:
-            batch, self.wishes = self.wishes, []
+            self.wishes.append(wish)
+            if not self.led:
+                self.led = wish.leads = True
+        if not wish.leads:
+            wish.gate.acquire()
+        if wish.leads:
+            self._lead(wish)
+
+    def _lead(self, leader: Wish) -> None:
+        """Stores everybody's jobs, then hands the lead to somebody who came meanwhile."""
+        batch: list[Wish] = []
         try:
-            answers = self.store([wish.job for wish in batch])
-            for wish, answer in zip(batch, answers, strict=True):
-                wish.answer = answer
+            with self.collecting:
+                batch, self.wishes = self.wishes, []
+            self._store(batch)
         except BaseException as error:
             for wish in batch:
-                wish.error = error if isinstance(error, Exception) else CommitUnknown(INTERRUPTED)
+                if wish.answer is None and wish.error is None:
+                    wish.error = error if isinstance(error, Exception) else CommitUnknown(INTERRUPTED)
             raise
         finally:
             with self.collecting:
+                leader.leads = False
                 successor = self.choose_leader()
             for wish in successor + batch:
                 wish.gate.release()
+
+    def _store(self, batch: list[Wish]) -> None:
+        try:
+            for wish, answer in zip(batch, self.store([wish.job for wish in batch]), strict=True):
+                wish.answer = answer
+        except HeadwayError as error:
+            if len(batch) == 1 or isinstance(error, Unreachable):
+                raise
+            for wish in batch:  # one of them is refused, and none was stored: it concerns that one alone
+                self._store_alone(wish)
+
+    def _store_alone(self, wish: Wish) -> None:
+        try:
+            (wish.answer,) = self.store([wish.job])
+        except HeadwayError as error:
+            wish.error = error
 
     def choose_leader(self) -> list[Wish]:
         """Who leads next, if anybody waits. `collecting` must be held."""
@@ -82,11 +103,11 @@ class SharedCommits:
             wish.leads = True
         return successor
 
-    def _withdraw(self, wish: Wish) -> None:
+    def _leave(self, wish: Wish) -> None:
         with self.collecting:
-            if wish not in self.wishes:
-                return  # it is being stored already
-            self.wishes.remove(wish)
+            if wish in self.wishes:  # otherwise it is being stored already, or was
+                self.wishes.remove(wish)
             successor = self.choose_leader() if wish.leads else []
+            wish.leads = False
         for other in successor:
             other.gate.release()

@@ -138,6 +138,7 @@ class Wishes:
         self.connection = connection
         self.name = None if name is None else check_name(name, field="name")
         self.wait = None if wait is None else seconds(wait, field="wait")
+        self.webhook_url: str | None = options.get("webhook_url")
         only_jobs = {
             "priority": priority,
             "delay": delay,
@@ -146,7 +147,7 @@ class Wishes:
             "key": key,
             "hold": hold or None,
             "connection": connection,
-            "webhook_url": options.get("webhook_url"),
+            "webhook_url": self.webhook_url,
         }
         self.only_jobs = [name for name, wish in only_jobs.items() if wish is not None]
         self.options = make_options(spec.options, **options) if options else spec.options
@@ -272,8 +273,9 @@ def make_job(client: Client, task: str, params: Mapping[str, object], wishes: Ma
 
 
 def _refuse_closed(client: Client, wishes: Wishes) -> None:
-    if wishes.options.webhook_url is not None:
-        refuse_closed(wishes.options.webhook_url, allow_private=client.allow_private, field="webhook_url")
+    """Of what was given with this job. A task's own address is the sender's to judge, by the sender's settings."""
+    if wishes.webhook_url is not None:
+        refuse_closed(wishes.webhook_url, allow_private=client.allow_private, field="webhook_url")
 
 
 @lru_cache(maxsize=1024)

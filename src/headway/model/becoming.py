@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headway.model.estimate import span
+from headway.model.expecting import is_overdue
 from headway.model.job import Job
 from headway.model.prospects import Case, last_retry, needs_budget
 from headway.model.states import State, Stop
@@ -66,7 +67,7 @@ def _queued(case: Case) -> Iterator[str]:
     place = f"It is at rank {rank} of the queue" if rank is not None else "It is in the queue"
     if explained is None or (explained.blockers and explained.start_estimate is None):
         yield f"{place}. When it starts cannot be foreseen."
-    elif explained.start_estimate is not None and explained.blockers and explained.start_estimate.p90 <= case.now:
+    elif is_overdue(explained.start_estimate, explained.blockers, case.now):
         yield f"{place} and should have begun: what is in its way takes longer than usual."
     elif explained.start_estimate is not None:
         yield f"{place} and {explained.start_estimate.shown(case.now)}."

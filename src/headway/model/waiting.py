@@ -23,7 +23,7 @@ class Blocker:
     """One thing in the way. `kind` is for programs, `detail` for people; instants where they are known.
 
     What a person has to do is said in `detail` as a command. `said` says the same by what a page offers, and `command`
-    is the command alone.
+    is the command alone. `job_ids` are the jobs among those that `by` names.
     """
 
     kind: str
@@ -33,6 +33,7 @@ class Blocker:
     until: int | None = None
     said: str | None = field(default=None, compare=False)
     command: str | None = field(default=None, compare=False)
+    job_ids: tuple[int, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,10 +253,12 @@ def stage_blocker(group: Group, unfinished: Sequence[Member]) -> Blocker:
     if group.stage < 0:
         detail = f"its {group.kind} {group.id} begins when {group.kind} {group.after_id} has ended"
         return Blocker("stage", detail, by=f"{group.kind} {group.after_id}", since=group.created_at)
-    names = [f"job {one.job_id} ({one.step}, {one.state.name})" for one in unfinished[:NAMED]]
+    named = unfinished[:NAMED]
+    names = [f"job {one.job_id} ({one.step}, {one.state.name})" for one in named]
     more = [f"{len(unfinished) - NAMED} more"] if len(unfinished) > NAMED else []
     text = f"its stage is not open yet: stage {group.stage} of {group.kind} {group.id} has not ended"
-    return Blocker("stage", text, by=", ".join([*names, *more]) or None, since=group.created_at)
+    by, job_ids = ", ".join([*names, *more]) or None, tuple(one.job_id for one in named)
+    return Blocker("stage", text, by, group.created_at, job_ids=job_ids)
 
 
 def _not_queued(job: Job, scene: Scene) -> Blocker:
@@ -316,24 +319,26 @@ def _target(job: Job, scene: Scene) -> Iterator[Blocker]:
     holder = target.holder
     if holder is None or holder.job_id == job.id:
         return
+    yield replace(_held(target.name, holder), job_ids=(holder.job_id,))
+
+
+def _held(name: str, holder: Holder) -> Blocker:
     by = f"job {holder.job_id}"
     if holder.status is State.RUNNING:
-        yield Blocker("target_busy", f"{by} runs on {target.name}", by, holder.since)
-    elif holder.status is State.QUEUED:
-        yield Blocker("target_held", f"{by} was resumed on {target.name} and goes first", by, holder.since)
-    else:
-        command, others = f"headway jobs resume {holder.job_id}", "resolve, retry, release or cancel it"
-        detail = f"{by} holds {target.name}: it is {holder.status.name}{_why(holder.reason)}"
-        said = f"{detail}; resume, {others} on its page"
-        yield Blocker("target_held", f"{detail}; {command}, or {others}", by, holder.since, said=said, command=command)
+        return Blocker("target_busy", f"{by} runs on {name}", by, holder.since)
+    if holder.status is State.QUEUED:
+        return Blocker("target_held", f"{by} was resumed on {name} and goes first", by, holder.since)
+    command, others = f"headway jobs resume {holder.job_id}", "resolve, retry, release or cancel it"
+    detail = f"{by} holds {name}: it is {holder.status.name}{_why(holder.reason)}"
+    said = f"{detail}; resume, {others} on its page"
+    return Blocker("target_held", f"{detail}; {command}, or {others}", by, holder.since, said=said, command=command)
 
 
 def _tenant(scene: Scene) -> Iterator[Blocker]:
     load = scene.tenant
     if load is not None and load.free is not None and load.free <= 0:
         detail = f"the tenant {load.name} is at its limit: {len(load.running)} of {load.capacity} run"
-        since = max((one.since for one in load.running), default=None)
-        yield Blocker("lane", detail, _runners(load.running), since)
+        yield _full("lane", detail, load)
 
 
 def _lanes(lanes: Sequence[int], stage: Stage | None, scene: Scene) -> Iterator[Blocker]:
@@ -347,16 +352,17 @@ def _lanes(lanes: Sequence[int], stage: Stage | None, scene: Scene) -> Iterator[
             what = f"the resource {load.name}" if load.resource else f"the {load.name} lane"
             once = ", the jobs of a stage counted as one" if load.taken < len(load.running) else ""
             detail = f"{what} is full: {load.taken} of {load.capacity} run{once}"
-            since = max((one.since for one in load.running), default=None)
-            yield Blocker("resource" if load.resource else "lane", detail, _runners(load.running), since)
+            yield _full("resource" if load.resource else "lane", detail, load)
 
 
-def _runners(running: Sequence[Runner]) -> str | None:
-    known = [f"job {one.job_id}" for one in running if one.job_id is not None]
-    others = len(running) - len(known)
+def _full(kind: str, detail: str, load: LaneLoad) -> Blocker:
+    """It is full since the last of those began that run on it."""
+    since = max((one.since for one in load.running), default=None)
+    job_ids = tuple(one.job_id for one in load.running if one.job_id is not None)
+    by, others = [f"job {job_id}" for job_id in job_ids], len(load.running) - len(job_ids)
     if others:
-        known.append("another tenant" if others == 1 else f"{others} of other tenants")
-    return ", ".join(known) or None
+        by.append("another tenant" if others == 1 else f"{others} of other tenants")
+    return Blocker(kind, detail, ", ".join(by) or None, since, job_ids=job_ids)
 
 
 def _promises(job: Job, lanes: Sequence[int], scene: Scene) -> Iterator[Blocker]:
@@ -410,10 +416,17 @@ def _behind(job: Queued, scene: Scene, *, alone: bool) -> list[Blocker]:
     if ahead:
         least = "at least " if place is None else ""
         count = f"{len(ahead)} better placed jobs" if len(ahead) > 1 else "a better placed job"
-        return [Blocker("behind", f"behind {least}{count}", f"job {scene.line[max(ahead)].id}")]
+        return [_behind_job(f"behind {least}{count}", scene.line[max(ahead)].id)]
     if target is not None and holder is None and target.first not in (None, job.id):
-        return [Blocker("behind", f"behind the first job on {target.name}", f"job {target.first}")]
+        return [_behind_job(f"behind the first job on {target.name}", target.first)]
     return [_next(job, scene)] if alone else []
+
+
+def _behind_job(detail: str, job_id: int | None) -> Blocker:
+    """None: it is another tenant's."""
+    if job_id is None:
+        return Blocker("behind", f"{detail} of another tenant")
+    return Blocker("behind", detail, f"job {job_id}", job_ids=(job_id,))
 
 
 def _ahead(job: Queued, place: int, scene: Scene) -> set[int]:
@@ -426,8 +439,8 @@ def _ahead(job: Queued, place: int, scene: Scene) -> set[int]:
 def _next(job: Queued, scene: Scene) -> Blocker:
     """Who takes the room that it needs now: one that has aged, say, or another tenant's."""
     takers = [one for one in scene.picks if set(one.lanes) & set(job.lanes)] or scene.picks
-    by = next((f"job {one.id}" for one in reversed(takers) if one.id is not None), None)
-    return Blocker("behind", "behind a better placed job" + ("" if by else " of another tenant"), by)
+    taker = next((one.id for one in reversed(takers) if one.id is not None), None)
+    return _behind_job("behind a better placed job", taker)
 
 
 def _competes(other: Queued, job: Queued, obstacles: frozenset[object], scene: Scene) -> bool:

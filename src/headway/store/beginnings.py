@@ -6,23 +6,19 @@ instead, and a window of what it leads to is sorted.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from headway.clock import micros
-from headway.errors import BadInput
 from headway.store.db import Tx
-from headway.store.pages import BUDGET, Filters, Walk
+from headway.store.pages import BUDGET, LAST, Filters, Walk, first_at, pack, started_below, unpack
 
 # A page looks at no more events than this: a job has about five.
 EVENTS = 5 * BUDGET
 FIRST_STEP = 1_000
 # So many jobs that an index leads to are sorted at once.
 WINDOW = 5_000
-_LAST = (1 << 63) - 1
 # Clocks are stepped: an event may be this much out of order among its neighbours by number.
 _STEP = micros(3600.0)
 
@@ -46,78 +42,63 @@ class Stretch(NamedTuple):
 
 def by_events(tx: Tx, tenant_id: int, filters: Filters, cursor: str | None) -> Iterator[Stretch]:
     """Those of a tenant, as many as EVENTS events tell of."""
-    (before,) = _read(cursor, "event", [_LAST])
+    before = LAST if cursor is None else unpack(cursor, "event", 1)[0]
     if filters.until is not None:
         before = min(before, _event_at(tx, filters.until + _STEP))
     floor = 0 if filters.since is None else _event_at(tx, filters.since - _STEP)
     step, looked = FIRST_STEP, 0
-    top = _newest_below(tx, before)
+    top = newest_below(tx, before)
     while looked < EVENTS and top is not None and top >= floor:
         low = max(floor, top + 1 - step)
         ((found,),) = tx.run("walk_begun", tenant_id=tenant_id, before=top + 1, floor=low)
-        top = _newest_below(tx, low)  # past what was pruned
-        begun = [Begun(job_id, _cursor("event", event_id)) for event_id, job_id in sorted(json.loads(found))[::-1]]
-        yield Stretch(begun, None if top is None or top < floor else _cursor("event", low))
+        top = newest_below(tx, low)  # past what was pruned
+        begun = [Begun(job_id, pack("event", event_id)) for event_id, job_id in sorted(json.loads(found))[::-1]]
+        yield Stretch(begun, None if top is None or top < floor else pack("event", low))
         looked += step
         step = min(4 * step, EVENTS - looked)
 
 
-def _newest_below(tx: Tx, before: int) -> int | None:
-    found = tx.run("event_before", before=before)
+def newest_below(tx: Tx, before: int = LAST) -> int | None:
+    """The number of an event, whoever it belongs to."""
+    found = tx.run_beyond("event_before", before=before)
     return int(found[0][0]) if found else None
-
-
-def newest_event(tx: Tx) -> int:
-    return _newest_below(tx, _LAST) or 0
 
 
 def _event_at(tx: Tx, instant: int) -> int:
     """The first number whose event was at an instant or later."""
-    low, high = 0, newest_event(tx) + 1
-    while low < high:
-        middle = (low + high) // 2
-        found = tx.run("event_from", id=middle)
-        if found and found[0][1] < instant:
-            low = max(middle, found[0][0]) + 1
-        else:
-            high = middle
-    return low
+    return first_at(tx, "event_from", newest_below(tx) or 0, instant)
 
 
 # --- by an index of few -------------------------------------------------------------------------------------------
 
 
-def by_index(tx: Tx, walk: Walk, cursor: str | None) -> Iterator[Stretch]:
+def by_index(tx: Tx, walk: Walk, filters: Filters, cursor: str | None) -> Iterator[Stretch]:
     """Those that an index leads to, in windows by their numbers, each in the order of its beginnings."""
-    before, *place = _read(cursor, "jobs", [_LAST, _LAST, _LAST])
+    high, low, *place = [LAST] * 4 if cursor is None else unpack(cursor, "jobs", 4)
+    edge = started_below(tx, filters)
+    high, low = min(high, edge), min(low, edge)
     for _ in range(BUDGET // WINDOW):
-        ids = walk(before, WINDOW)
+        ids, high, low = _window(walk, high, low)
         ((found,),) = tx.run("begun_of", ids=json.dumps(ids))
-        begun = [tuple(one) for one in json.loads(found)]
-        onward = _cursor("jobs", ids[-1], _LAST, _LAST) if len(ids) == WINDOW else None
-        below = sorted((one for one in begun if one < tuple(place)), reverse=True)
-        yield Stretch([Begun(job_id, _cursor("jobs", before, at, job_id)) for at, job_id in below], onward)
-        if onward is None:
+        below = sorted((tuple(one) for one in json.loads(found) if one < place), reverse=True)
+        begun = [Begun(job_id, pack("jobs", high, low, at, job_id)) for at, job_id in below]
+        yield Stretch(begun, pack("jobs", low, low, LAST, LAST) if low else None)
+        if not low:
             return
-        before, place = ids[-1], [_LAST, _LAST]
+        high, place = low, [LAST, LAST]
 
 
-# --- cursors ------------------------------------------------------------------------------------------------------
+def _window(walk: Walk, high: int, low: int) -> tuple[list[int], int, int]:
+    """The numbers of a window, and between which it lies: one with no room in it is yet to be cut.
 
-
-def _cursor(kind: str, *numbers: int) -> str:
-    text = ":".join([kind, *map(str, numbers)])
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-
-def _read(cursor: str | None, kind: str, otherwise: list[int]) -> list[int]:
-    if cursor is None:
-        return otherwise
-    try:
-        found, *numbers = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode().split(":")
-        whole = all(one.isascii() and one.isdigit() and int(one[:20]) <= _LAST for one in numbers)
-        if found == kind and len(numbers) == len(otherwise) and whole:
-            return [int(one) for one in numbers]
-    except (binascii.Error, ValueError):
-        pass
-    raise BadInput("cursor is not one that a list gave: begin without it", field="cursor")
+    One that was cut keeps its bounds, whatever came or went since: pages of it would show some twice, or never. Where
+    it has become twice as full, the rest of it is left to the next.
+    """
+    fresh = low == high
+    most = WINDOW if fresh else 2 * WINDOW
+    ids = walk(high, most)
+    bottom = ids[-1] if len(ids) == most else 0
+    if fresh:
+        return ids, min(high, ids[0] + 1) if ids else high, bottom
+    low = max(low, bottom)
+    return [one for one in ids if one >= low], high, low

@@ -50,7 +50,8 @@ def page(
     wanted = {"tenant_id": tenant_id, "status": status, "event": event}
 
     def walk(before: int, count: int) -> list[int]:
-        return [number for (number,) in tx.run(walks, **where, before=before, limit=count)]
+        run = tx.run if where else tx.run_beyond  # past those of other tenants, to no end if they were not seen
+        return [number for (number,) in run(walks, **where, before=before, limit=count)]
 
     def pick(ids: list[int], count: int) -> list[Delivery]:
         return [Delivery(*row) for row in tx.run("pick_deliveries", ids=json.dumps(ids), limit=count, **wanted)]

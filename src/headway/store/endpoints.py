@@ -83,6 +83,11 @@ def page(tx: Tx, tenant_id: int, *, after: int = 0, limit: int = 50) -> list[End
     return [Endpoint(*row) for row in tx.run("endpoints_after", tenant_id=tenant_id, after=after, limit=limit)]
 
 
+def failing(tx: Tx, tenant_id: int, limit: int) -> list[Endpoint]:
+    """Those whose last tries failed, those that are not sent to any more first."""
+    return [Endpoint(*row) for row in tx.run("failing_endpoints", tenant_id=tenant_id, limit=limit)]
+
+
 def save(tx: Tx, endpoint: Endpoint, kind: str, actor: Actor, **facts: object) -> Endpoint:
     """The endpoint must be locked."""
     saved = store(tx, replace(endpoint, version=endpoint.version + 1))

@@ -7,8 +7,8 @@ jobs; where a filter leaves it short of its limit, `next` says where to go on.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
@@ -27,7 +27,10 @@ MAX_LIMIT = 200
 _EVERY = (1 << len(State)) - 1
 # States of jobs that an index leads to, whether or not others are many.
 _INDEXED = frozenset({State.RUNNING, State.PAUSED, State.ERROR, State.FAILED})
-_FIRST, _LAST = 0, (1 << 63) - 1
+_FIRST, LAST = 0, (1 << 63) - 1
+_NUMBER = re.compile("-?[0-9]{1,19}")
+# These walk past the jobs of all tenants: there is no index for one tenant's.
+_EVERYBODYS = frozenset({"walk_jobs", "walk_runs"})
 # Clocks are stepped: a job may be this much out of order among its neighbours by number.
 _STEP = micros(3600.0)
 
@@ -64,7 +67,7 @@ class Filters:
             "by_name": f'%"name":{literal(by)}}}' if by is not None else None,
             "by_id": f'%"id":{literal(by)},%' if by is not None else None,
             "since": _FIRST if self.since is None else self.since,
-            "until": _LAST if self.until is None else self.until,
+            "until": LAST if self.until is None else self.until,
             "q": containing(self.q) if self.q else None,
             "group_id": self.group_id,
             "schedule_id": self.schedule_id,
@@ -80,22 +83,31 @@ class Page(Generic[T]):
 # --- cursors ------------------------------------------------------------------------------------------------------
 
 
+def pack(kind: str, *numbers: int) -> str:
+    """A cursor: a place in a list of one kind. Nobody else needs to understand it."""
+    text = ":".join([kind, *map(str, numbers)])
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def unpack(cursor: str, kind: str, count: int, *, least: int = 0) -> list[int]:
+    try:
+        found, *numbers = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode().split(":")
+    except ValueError:
+        found, numbers = "", []
+    if found == kind and len(numbers) == count and all(map(_NUMBER.fullmatch, numbers)):
+        place = [int(one) for one in numbers]
+        if all(least <= one <= LAST for one in place):
+            return place
+    raise BadInput("cursor is not one that a list gave: begin without it", field="cursor")
+
+
 def make_cursor(number: int) -> str:
-    return base64.urlsafe_b64encode(f"id:{number}".encode()).decode().rstrip("=")
+    return pack("id", number)
 
 
 def read_cursor(cursor: str | None) -> int:
     """Where a page begins: below this number."""
-    if cursor is None:
-        return _LAST
-    try:
-        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
-        kind, _, number = text.partition(":")
-        if kind == "id" and number.isascii() and number.isdigit() and int(number) <= _LAST:
-            return int(number)
-    except (binascii.Error, ValueError):
-        pass
-    raise BadInput("cursor is not one that a list gave: begin without it", field="cursor")
+    return LAST if cursor is None else unpack(cursor, "id", 1)[0]
 
 
 class Place(NamedTuple):
@@ -109,20 +121,12 @@ class Place(NamedTuple):
 
 def make_place_cursor(at: Job | Place) -> str:
     """The place of a job in the queue."""
-    text = f"at:{at.priority}:{at.position}:{at.created_at}:{at.id}"
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+    return pack("at", at.priority, at.position, at.created_at, at.id)
 
 
 def read_place_cursor(cursor: str) -> Place:
-    try:
-        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
-        kind, priority, position, created_at, number = text.split(":")
-        place = Place(int(number), int(priority), int(position), int(created_at))
-        if kind == "at" and all(abs(one) <= _LAST for one in place):
-            return place
-    except (binascii.Error, ValueError):
-        pass
-    raise BadInput("cursor is not one that a list gave: begin without it", field="cursor")
+    priority, position, created_at, number = unpack(cursor, "at", 4, least=-LAST)
+    return Place(number, priority, position, created_at)
 
 
 def check_limit(limit: int) -> int:
@@ -180,10 +184,15 @@ def run_rows(tx: Tx, tenant_id: int, filters: Filters, limit: int, cursor: str |
     def pick(ids: list[int], count: int) -> list[Run]:
         return [rows.run(row) for row in tx.run("pick_runs", ids=json.dumps(ids), limit=count, **params)]
 
-    _, before = _between(tx, Filters(until=filters.until))  # nothing starts before it is created
     walks = _plan_walks(tx, filters) or [("walk_runs", {})]
     walk = _merged(tx, walks, tenant_id, _FIRST)
-    return fill(walk, pick, lambda run: run.job_id, min(before, read_cursor(cursor)), limit)
+    before = min(started_below(tx, filters), read_cursor(cursor))
+    return fill(walk, pick, lambda run: run.job_id, before, limit)
+
+
+def started_below(tx: Tx, filters: Filters) -> int:
+    """The number below which everything lies that started before `until`: nothing starts before it is created."""
+    return _between(tx, Filters(until=filters.until))[1]
 
 
 def led(tx: Tx, tenant_id: int, filters: Filters) -> Walk | None:
@@ -257,7 +266,7 @@ def _merged(tx: Tx, walks: Sequence[tuple[str, dict[str, int]]], tenant_id: int,
         found: set[int] = set()
         for name, more in walks:
             scope = {"tenant_id": tenant_id, "before": before, "floor": floor, "limit": count, **more}
-            ((ids,),) = tx.run(name, **scope)
+            ((ids,),) = tx.run_beyond(name, **scope) if name in _EVERYBODYS else tx.run(name, **scope)
             found.update(json.loads(ids))
         return sorted(found, reverse=True)[:count]
 
@@ -267,17 +276,23 @@ def _merged(tx: Tx, walks: Sequence[tuple[str, dict[str, int]]], tenant_id: int,
 def _between(tx: Tx, filters: Filters) -> tuple[int, int]:
     """The numbers between which jobs of the wanted time lie."""
     floor = _FIRST if filters.since is None else _number_at(tx, filters.since - _STEP)
-    before = _LAST if filters.until is None else _number_at(tx, filters.until + _STEP)
+    before = LAST if filters.until is None else _number_at(tx, filters.until + _STEP)
     return floor, before
 
 
 def _number_at(tx: Tx, instant: int) -> int:
-    """The first number whose job was created at an instant or later, by halving: both rise together."""
-    last = tx.run("last_job")
-    low, high = 0, (last[0][0] if last else 0) + 1
+    """The first number whose job was created at an instant or later."""
+    last = tx.run_beyond("last_job")
+    return first_at(tx, "job_from", last[0][0] if last else 0, instant)
+
+
+def first_at(tx: Tx, statement: str, last: int, instant: int) -> int:
+    """The first number up to the last whose time is an instant or later, by halving: both rise together. The statement
+    tells number and time of the first at or after a number, whoever it belongs to."""
+    low, high = 0, last + 1
     while low < high:
         middle = (low + high) // 2
-        found = tx.run("job_from", id=middle)
+        found = tx.run_beyond(statement, id=middle)
         if found and found[0][1] < instant:
             low = max(middle, found[0][0]) + 1
         else:

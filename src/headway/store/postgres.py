@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import secrets
 import select
@@ -41,6 +42,7 @@ from headway.store.db import (
     statements_of,
 )
 from headway.store.rows import fragments as column_fragments
+from headway.store.wall import ROLE
 
 CHANNEL = "headway"
 # The driver tells every lost connection in its own words; what matters of it we say ourselves, once.
@@ -170,11 +172,15 @@ def _has_died(connection: psycopg.Connection[Any]) -> bool:
     return bool(look.poll(0))
 
 
+_WALL = "select set_config('role', %(role)s, true), set_config('headway.tenant_id', %(tenant)s, true)"
+
+
 class PostgresTx(Tx):
     def __init__(self, database: PostgresDatabase, connection: psycopg.Connection[Any], label: str) -> None:
         super().__init__(database, label)
         self.connection = connection
-        self.texts = database.texts
+        self.texts = self.plain_texts = database.texts
+        self.behind: int | None = None
         self.pinned: dict[str, object] = {"now": database.clock.now()} if database.frozen else {}
 
     def run(self, name: str, /, **params: object) -> list[Row]:
@@ -194,6 +200,17 @@ class PostgresTx(Tx):
             answers = [self._fetch(cursors) for cursors in sent]
         self.committed = self.committed or commit
         return answers
+
+    def run_beyond(self, name: str, /, **params: object) -> list[Row]:
+        """One round trip. Where the statement fails, the transaction has failed, and needs no wall any more."""
+        if self.behind is None:
+            return self.run(name, **params)
+        with translated(), self.connection.pipeline() as pipeline:
+            self.connection.execute(_WALL, {"role": "none", "tenant": ""})
+            sent = [self._send(text, params) for text in self.plain_texts[name]]
+            self.connection.execute(_WALL, {"role": ROLE, "tenant": str(self.behind)})
+            pipeline.sync()
+            return self._fetch(sent)
 
     def _send(self, text: str, params: dict[str, object] | Any) -> psycopg.Cursor[Any]:
         return self.connection.execute(text, {**params, **self.pinned} if self.pinned else params)
@@ -245,10 +262,15 @@ class PostgresDatabase(Database):
         )
         self.opening = threading.Lock()
         self.closed = False
-        # By which our own notifications are known: their news is told to this process without the way round.
-        self.mark = secrets.token_hex(8)
+        self.number = secrets.token_hex(8)
         self.notifier: Notifier | None = None
         self.listener: Listener | None = None
+
+    @property
+    def mark(self) -> str:
+        """By which our own notifications are known: their news is told to this process without the way round. A forked
+        process is another one."""
+        return f"{self.number}.{os.getpid()}"
 
     @cached_property
     def walled_texts(self) -> dict[str, list[str]]:

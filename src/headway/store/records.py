@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from headway.model.excerpt import excerpt
+from headway.model import excerpt, fingerprint
 from headway.model.fingerprint import Failure
 from headway.model.states import State
 from headway.store import targets
-from headway.store.beginnings import EVENTS, Begun, Stretch, by_events, by_index, newest_event
+from headway.store.beginnings import EVENTS, Begun, Stretch, by_events, by_index, newest_below
 from headway.store.db import Tx
 from headway.store.pages import Filters, Page, check_limit, filter_params, led
 
@@ -47,7 +47,7 @@ class Record:
 
     @property
     def given(self) -> str:
-        return excerpt(self.params)
+        return excerpt.excerpt(self.params)
 
 
 _COLUMNS = [field.name for field in fields(Record)]
@@ -62,7 +62,7 @@ def list_records(
     check_limit(limit)
     wanted = filters or Filters()
     params, walk = filter_params(tx, tenant_id, wanted), led(tx, tenant_id, wanted)
-    stretches = by_events(tx, tenant_id, wanted, cursor) if walk is None else by_index(tx, walk, cursor)
+    stretches = by_events(tx, tenant_id, wanted, cursor) if walk is None else by_index(tx, walk, wanted, cursor)
     page = _filled(tx, stretches, params, limit)
     named = targets.names(tx, [row[10] for row in page.items])
     return Page([_record(row, named) for row in page.items], page.next)
@@ -90,7 +90,7 @@ def _parts(begun: Sequence[Begun], step: int) -> Iterator[Sequence[Begun]]:
 
 
 def _picked(tx: Tx, ids: Sequence[int], params: Mapping[str, object]) -> dict[int, list[Any]]:
-    ((found,),) = tx.run("pick_records", ids=json.dumps(ids), limit=len(ids), **params)
+    ((found,),) = tx.run("pick_records", ids=json.dumps(ids), limit=len(ids), looked_at=excerpt.LOOKED_AT + 1, **params)
     return {row[0]: row for row in json.loads(found)}
 
 
@@ -103,15 +103,25 @@ def _record(row: Sequence[Any], named: Mapping[int, str]) -> Record:
 # --- failures -----------------------------------------------------------------------------------------------------
 
 
-def latest_failures(tx: Tx, tenant_id: int, limit: int = FAILURES) -> list[Failure]:
-    """The runs that failed, those of the newest jobs first, so many at most: also those that a person has to decide on,
-    or that came right since."""
+class Latest(NamedTuple):
+    """The failures, those of the newest jobs first, and whether there are no others."""
+
+    failures: list[Failure]
+    complete: bool
+
+
+def latest_failures(tx: Tx, tenant_id: int, limit: int = FAILURES) -> Latest:
+    """The runs that failed, so many at most: also those that a person has to decide on, or that came right since."""
     tx.run("pin_plans")
-    ((found,),) = tx.run("latest_failures", tenant_id=tenant_id, limit=limit)
+    looked_at = fingerprint.LOOKED_AT
+    ((found,),) = tx.run("latest_failures", tenant_id=tenant_id, limit=limit, looked_at=looked_at)
     ended = [Failure(*facts) for facts in json.loads(found)]
     solved = _solved(tx, [one.job_id for one in ended])
     failures = [replace(one, solved=one.job_id in solved) for one in ended]
-    return sorted([*failures, *_errors(tx, tenant_id, limit)], key=lambda one: -one.job_id)[:limit]
+    floor = (newest_below(tx) or 0) - EVENTS
+    failures += _errors(tx, tenant_id, floor, limit)
+    complete = len(failures) < limit and newest_below(tx, floor) is None
+    return Latest(sorted(failures, key=lambda one: -one.job_id)[:limit], complete)
 
 
 def _solved(tx: Tx, ids: Sequence[int]) -> set[int]:
@@ -124,12 +134,14 @@ def _solved(tx: Tx, ids: Sequence[int]) -> set[int]:
     return solved
 
 
-def _errors(tx: Tx, tenant_id: int, limit: int) -> list[Failure]:
-    """Each job once, with its latest error."""
-    floor = newest_event(tx) - EVENTS
-    ((found,),) = tx.run("latest_errors", tenant_id=tenant_id, floor=floor, limit=limit)
+def _errors(tx: Tx, tenant_id: int, floor: int, limit: int) -> list[Failure]:
+    """Each job once, with its latest error: those from an event on, and those that stand, however old."""
+    ((lately,),) = tx.run("latest_errors", tenant_id=tenant_id, floor=floor, limit=limit)
+    ((standing,),) = tx.run("standing_errors", tenant_id=tenant_id, limit=limit)
     latest: dict[int, Failure] = {}
-    for job_id, task, at, data, status in sorted(json.loads(found), key=lambda one: int(one[2])):
+    for job_id, task, at, data, status in sorted(
+        json.loads(lately) + json.loads(standing), key=lambda one: int(one[2])
+    ):
         facts = json.loads(data) if data else {}
         error = str(facts.get("error") or facts.get("reason") or "")
         latest[job_id] = Failure(job_id, task, facts.get("failure_kind"), at, error, status == State.COMPLETED)

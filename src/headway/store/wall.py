@@ -62,7 +62,7 @@ class Walled(Database):
         return self._behind(self.inner.begin_read(self.wall))
 
     def _behind(self, tx: PostgresTx) -> PostgresTx:
-        tx.texts = self.inner.walled_texts
+        tx.texts, tx.behind = self.inner.walled_texts, self.tenant_id
         return tx
 
     def once(self, name: str, /, **params: object) -> list[Row]:

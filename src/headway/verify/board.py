@@ -251,10 +251,6 @@ class Board:
             case "reservation.released" | "reservation.expired" if number in self.reserved:
                 self._end(number, self.reserved.pop(number))
 
-    def parked(self, one: Reserved) -> bool:
-        """It waits for a job that was resumed on its target, and keeps nobody back until that one is claimed."""
-        return not one.granted and self.holders.get(one.target_id or 0) in self.resumed
-
     def _count(self, one: Reserved, by: int) -> None:
         for lane in one.lanes:
             self.reserved_lanes[lane] += by

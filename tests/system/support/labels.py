@@ -18,6 +18,7 @@ BEGINNERS = {
     "point": 0,
     "_fenced": 0,
     "_change": 0,
+    "change_job": 0,
     "_tenant_event": 3,
     "_on": 0,
 }
@@ -25,7 +26,7 @@ BEGINNERS = {
 SEAM = {"store/db.py", "store/sqlite.py", "store/postgres.py"}
 PASSING_ON = {
     "engine/sink.py": {"_fenced"},
-    "engine/client.py": {"_change"},
+    "engine/client.py": {"change_job"},
     "engine/pausing.py": {"_tenant_event"},
     "engine/schedules.py": {"_change", "_on"},
     "store/answers.py": {"transact", "once"},
@@ -33,7 +34,7 @@ PASSING_ON = {
     "engine/tenants.py": {"_change"},
 }
 # Only PostgreSQL needs to be told.
-POSTGRES_ONLY = {"notify.begun", "notify.committed"}
+POSTGRES_ONLY = {f"{name}.{end}" for name in ("notify", "notify_others") for end in ("begun", "committed")}
 
 
 def labels() -> tuple[set[str], set[str]]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import inspect
 import json
+import operator
+import re
 from collections.abc import Collection, Mapping, Sequence
-from types import SimpleNamespace
-from typing import Any, get_type_hints
+from functools import reduce
+from types import UnionType
+from typing import Annotated, Any, get_args, get_origin
 
 from headway.api.wire.jobs import Json, job_json, line_json, time_or_none, worker_json
 from headway.api.wire.lanes import pause_json, target_json, waiting_json
@@ -18,6 +21,8 @@ from headway.model.job import Options
 from headway.store.figures import Spread, Stats
 from headway.store.reading import Artifact, Line, SeenTask
 from headway.store.workers_reading import WorkerView
+
+_FORWARD = re.compile(r"ForwardRef\(('[^']*')[^()]*\)")
 
 
 def task_json(name: str, seen: SeenTask | None, here: TaskSpec | None, told: tuple[int, str]) -> Json:
@@ -64,8 +69,21 @@ def _type(annotation: Any) -> str | None:
         return None
     if isinstance(annotation, str):
         return annotation
-    bare = get_type_hints(SimpleNamespace(__annotations__={"it": annotation}))["it"]
-    return "None" if bare is type(None) else inspect.formatannotation(bare)
+    bare = _bare(annotation)
+    return "None" if bare is None or bare is type(None) else _FORWARD.sub(r"\1", inspect.formatannotation(bare))
+
+
+def _bare(annotation: Any) -> Any:
+    """Without `Annotated`, at any depth. A name in quotes stays one: what it stands for may not be there."""
+    if isinstance(annotation, list):  # the params of a Callable
+        return [_bare(one) for one in annotation]
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _bare(parts[0])
+    bare = tuple(_bare(one) for one in parts)
+    if bare == parts:
+        return annotation
+    return reduce(operator.or_, bare) if origin is UnionType else origin[bare]
 
 
 def _plain(value: Any) -> Any:

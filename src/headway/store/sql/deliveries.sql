@@ -211,3 +211,8 @@ delete from hw_try where delivery_id in (select d.id from hw_delivery d where d.
   and d.finished_at is not null and (d.event = 'webhook.test' or not exists (select 1 from hw_event v where v.id = d.event_id)));
 delete from hw_delivery where id in {ids} and finished_at is not null
   and (event = 'webhook.test' or not exists (select 1 from hw_event v where v.id = hw_delivery.event_id)) returning id;
+
+-- name: failing_endpoints
+-- A tenant's webhooks whose last tries failed, those that are not sent to any more first.
+select {endpoint_columns} from hw_endpoint e where e.tenant_id = :tenant_id and e.deleted_at is null and e.enabled = 1 and e.failures > 0
+order by e.opened_at is null, e.opened_at, e.id limit :limit;

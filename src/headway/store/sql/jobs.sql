@@ -233,6 +233,3 @@ and not exists (select 1 from hw_process p where p.worker_id = hw_worker.id);
 
 -- name: unfinished_params
 select params from hw_job where tenant_id = :tenant_id and task = :task and status <= 5 order by id;
-
--- name: job_event_kinds
-select kind from hw_event where thing = 'job' and thing_id = :id order by version;

@@ -23,7 +23,7 @@ select {json_rows(w.started_at, w.job_id)} from (select job_id, started_at from 
 select {json_rows(w.id, w.task, w.status, w.started_at, w.finished_at, w.ran, w.attempt, w.exit_code, w.failure_kind, w.error, w.target_id, w.group_id, w.params)}
 from (
   select j.id, j.task, j.status, r.started_at, j.finished_at, j.ran, j.attempt, r.exit_code, j.failure_kind,
-    substr(coalesce(r.error, j.reason), 1, 300) as error, j.target_id, j.group_id, substr(r.params, 1, 601) as params
+    substr(coalesce(r.error, j.reason), 1, 300) as error, j.target_id, j.group_id, substr(r.params, 1, cast(:looked_at as integer)) as params
   from hw_run r join hw_job j on j.id = r.job_id
   where r.job_id in {ids} and r.tenant_id = :tenant_id
     and (cast(:mask as integer) >> cast(j.status as integer)) & 1 = 1
@@ -41,7 +41,7 @@ from (
 -- name: latest_failures
 -- The runs that failed last, with the beginning of their errors.
 select {json_rows(w.id, w.task, w.failure_kind, w.finished_at, w.error)} from (
-  select j.id, j.task, j.failure_kind, j.finished_at, substr(coalesce(r.error, j.reason, ''), 1, 500) as error
+  select j.id, j.task, j.failure_kind, j.finished_at, substr(coalesce(r.error, j.reason, ''), 1, cast(:looked_at as integer)) as error
   from hw_job j join hw_run r on r.job_id = j.id
   where j.tenant_id = :tenant_id and j.status = 7 order by j.id desc limit :limit) w;
 
@@ -50,6 +50,13 @@ select {json_rows(w.id, w.task, w.failure_kind, w.finished_at, w.error)} from (
 select {json_rows(w.thing_id, w.task, w.at, w.data, w.status)} from (
   select e.thing_id, j.task, e.at, e.data, j.status from hw_event e join hw_job j on j.id = e.thing_id
   where e.id >= :floor and e.kind = 'job.error' and e.tenant_id = :tenant_id and j.status <> 7 order by e.id desc limit :limit) w;
+
+-- name: standing_errors
+-- The jobs that a person has to decide on now, with the error that each stopped at last.
+select {json_rows(w.id, w.task, w.at, w.data, w.status)} from (
+  select j.id, j.task, e.at, e.data, j.status from hw_job j join hw_event e on e.id = (
+    select l.id from hw_event l where l.thing_id = j.id and l.thing = 'job' and l.kind = 'job.error' order by l.version desc limit 1)
+  where j.tenant_id = :tenant_id and j.status between 4 and 5 and j.status = 5 order by j.id desc limit :limit) w;
 
 -- name: tries_after
 -- What became of the jobs that these were tried again as.
