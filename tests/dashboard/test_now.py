@@ -98,13 +98,13 @@ def test_reasons_speak_of_what_a_page_offers(site: Site) -> None:
     worker = site.worker()
     worker.register()
     try:
-        text = html.unescape(read(site.http, "/"))
-        assert "the target desk 1 is paused: repairs; “Resume” on its page lets it go on" in text
-        assert "headway targets resume" not in text
-        for path in ("/queue", "/jobs/1"):
+        for path in ("/", "/queue"):
             text = html.unescape(read(site.http, path))
-            assert "repairs; “Resume” on its page lets it go on" in text, path
-            assert "<code class=\"note\">headway targets resume 'desk 1'</code>" in text, path
+            assert "the target desk 1 is paused: repairs; “Resume” on its page lets it go on" in text, path
+            assert "headway targets resume" not in text, path
+        text = html.unescape(read(site.http, "/jobs/1"))
+        assert "repairs; “Resume” on its page lets it go on" in text
+        assert "<code class=\"note\">headway targets resume 'desk 1'</code>" in text
     finally:
         worker.close()
 
