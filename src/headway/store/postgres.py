@@ -494,5 +494,5 @@ class Listener(threading.Thread):
         self.ended.set()
         if self.is_alive():
             with suppress(HeadwayError, psycopg.Error):  # it ends by itself when the server is gone
-                self.database.once("notify")
+                self.database.once("notify_others", by="")
             self.join(CONNECT_SECONDS)

@@ -34,7 +34,7 @@ PASSING_ON = {
     "engine/tenants.py": {"_change"},
 }
 # Only PostgreSQL needs to be told.
-POSTGRES_ONLY = {f"{name}.{end}" for name in ("notify", "notify_others") for end in ("begun", "committed")}
+POSTGRES_ONLY = {"notify_others.begun", "notify_others.committed"}
 
 
 def labels() -> tuple[set[str], set[str]]:
