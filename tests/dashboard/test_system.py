@@ -18,6 +18,7 @@ from headway.api.server import Server
 from headway.cli.call import Call
 from headway.composing import supervisor
 from headway.engine.health import Health
+from headway.engine.loop import Loop
 from headway.engine.worker import Worker
 from tests.support.browser import Tabs, ready
 from tests.support.forms import fill, log_in, post, read
@@ -318,6 +319,11 @@ def test_health_of_a_whole_process(database_url: str) -> None:
                 assert http.get("/metrics").status_code == 200
         finally:
             made.stop()
+        parts = [part for part in (made.recovery, *made.loops) if isinstance(part, Loop)]
+        assert len(parts) == 4
+        for part in parts:  # the database may be closed now
+            assert part.thread is not None
+            assert not part.thread.is_alive()
 
 
 def test_the_inside_is_not_for_tenants(site: Site) -> None:

@@ -162,7 +162,6 @@ def supervised(one: App, *, grace: float) -> Iterator[tuple[Supervisor, threadin
         supervisor.on_signal()
         gate.set()
         thread.join(SECONDS)
-        supervisor.recovery.join(SECONDS)
 
 
 def test_on_shutdown_running_jobs_finish_and_no_others_begin(here: App) -> None:

@@ -103,8 +103,6 @@ def serve(
         _on_signals(supervisor, app.settings.shutdown_grace)
         _announce(call, app, roles, served, _address(supervisor))
         code = supervisor.run(until_idle=burst)
-        for loop in (supervisor.recovery, *supervisor.loops):
-            loop.join(5.0)
         _farewell(call, supervisor)
         return code
 

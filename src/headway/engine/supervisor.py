@@ -18,6 +18,8 @@ from headway.errors import Unreachable
 
 log = logging.getLogger("headway")
 LOOK_SECONDS = 0.05
+# For the other parts, all of which end at once but the deliverer, which waits for answers (deliverer.FAREWELL).
+FAREWELL = 5.0
 
 
 class Flag:
@@ -160,9 +162,11 @@ class Supervisor:
             worker.stop()
             worker.join(5.0)
             worker.close()
-        self.recovery.stop()
-        for loop in self.loops:
-            loop.stop()
+        parts = (self.recovery, *self.loops)
+        for part in parts:
+            part.stop()
+        for part in parts:  # they use the database, which is closed next
+            part.join(FAREWELL)
         return 0
 
     grace_for_kills = 20.0
