@@ -21,8 +21,8 @@ import pytest
 
 from headway import errors
 from headway.engine import processes
-from headway.engine.child import load_task
 from headway.engine.context import Stop, Work
+from headway.engine.loading import load_task
 from headway.engine.slot import Child
 from headway.model.outcome import Completed, Failed, FailureKind, Outcome, Skipped, Stopped
 

@@ -7,95 +7,32 @@ its own, for stop requests and for the end of the parent, which is also the end 
 from __future__ import annotations
 
 import faulthandler
-import importlib
-import inspect
 import io
-import json
 import os
 import select
 import signal
 import socket
 import sys
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from types import FrameType, ModuleType
-from typing import Any, NoReturn
+from types import FrameType
+from typing import NoReturn
 
 from headway import errors
 from headway.clock import SystemClock
 from headway.engine import processes, tracing
 from headway.engine.calling import outcome_of, outcome_to_dict, wants_context
+from headway.engine.channel import Channel, Message
 from headway.engine.context import Context, Stop, Work
+from headway.engine.loading import load_task
+from headway.engine.parent_sink import ParentSink
 from headway.model.outcome import Failed, FailureKind, Outcome, Stopped
 
-MESSAGE_LIMIT = 1024 * 1024
-MAIN_MODULE = "__headway_main__"
-
-_GATHER = 0.1  # progress and spending wait this long for more of their kind
 _NAG = 0.1
-_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
-_REFUSALS: dict[str, type[errors.HeadwayError]] = {
-    kind.code: kind for kind in (errors.LeaseLost, errors.Unreachable, errors.CommitUnknown, errors.Refused)
-}
-
-Message = dict[str, Any]
-
-
-class Garbled(Exception):
-    """What came through a channel is not a message."""
-
-
-class Channel:
-    """JSON messages over a socket, one a line. Any thread may send, one at a time may receive."""
-
-    def __init__(self, sock: socket.socket, *, limit: int | None = None) -> None:
-        self._sock = sock
-        self._limit = limit
-        self._rest = b""
-        self._sending = threading.Lock()
-
-    def fileno(self) -> int:
-        return self._sock.fileno()
-
-    def send(self, message: Message) -> None:
-        data = _encode(message).encode() + b"\n"
-        with self._sending:
-            self._sock.sendall(data)
-
-    def receive(self) -> list[Message] | None:
-        """Waits for more, and answers the messages it completes; None at the end."""
-        try:
-            data = self._sock.recv(65536)
-        except ConnectionResetError:
-            return None
-        if not data:
-            return None
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if self._limit is not None and len(self._rest) > self._limit:
-            raise Garbled(f"a message is longer than {self._limit} bytes")
-        return [_decode(line) for line in lines]
-
-    def dont_wait(self) -> None:
-        """From now on `receive` raises BlockingIOError instead of waiting."""
-        self._sock.setblocking(False)
-
-    def close(self) -> None:
-        self._sock.close()
-
-
-def _decode(line: bytes) -> Message:
-    try:
-        message = json.loads(line)
-    except ValueError as error:
-        raise Garbled(f"a message is not JSON: {error}") from error
-    if not isinstance(message, dict):
-        raise Garbled("a message is not an object")
-    return message
 
 
 class Gate(Stop):
@@ -136,117 +73,12 @@ class Gate(Stop):
                 self.deliver()  # a task that handles the signal itself is left alone
 
 
-class ParentSink:
-    """The sink of one job: every report becomes a message to the parent."""
-
-    def __init__(self, channel: Channel, gate: Gate) -> None:
-        self._channel = channel
-        self._gate = gate
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._asking = threading.Lock()
-        self._progress: Message | None = None
-        self._spent: dict[str, float] = {}
-        self._flushed = 0.0
-        self._timer: threading.Timer | None = None
-        self._open = True
-
-    def progress(self, done: float, total: float | None, label: str) -> None:
-        with self._gate:
-            self._check_open()
-            with self._lock:
-                self._progress = {"kind": "progress", "done": done, "total": total, "label": label}
-                self._flush_soon()
-
-    def spend(self, amounts: dict[str, float]) -> None:
-        with self._gate:
-            self._check_open()
-            with self._lock:
-                for meter, amount in amounts.items():
-                    self._spent[meter] = self._spent.get(meter, 0) + amount
-                self._flush_soon()
-
-    def log(self, level: str, message: str, at: int) -> None:
-        with self._gate:
-            if os.getpid() != self._pid:
-                print(message, file=sys.stderr)
-            elif self._open:
-                self._channel.send({"kind": "log", "level": level, "message": message, "at": at})
-
-    def checkpoint(self, text: str) -> None:
-        self._ask({"kind": "checkpoint", "text": text})
-
-    def attach(self, path: str, name: str) -> None:
-        self._ask({"kind": "attach", "path": path, "name": name})
-
-    def close(self) -> None:
-        """Waits for a question under way in another thread; later ones are refused. The rest is sent."""
-        with self._asking:
-            self._open = False
-        self.flush()
-
-    def flush(self) -> None:
-        with self._lock:
-            self._flush()
-
-    def _flush_soon(self) -> None:
-        if self._timer is not None:
-            return
-        if time.monotonic() - self._flushed >= _GATHER:
-            self._flush()
-            return
-        self._timer = threading.Timer(_GATHER, self.flush)
-        self._timer.daemon = True
-        self._timer.start()
-
-    def _flush(self) -> None:
-        self._flushed = time.monotonic()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._progress is not None:
-            self._channel.send(self._progress)
-            self._progress = None
-        if self._spent:
-            self._channel.send({"kind": "spend", "amounts": self._spent})
-            self._spent = {}
-
-    def _ask(self, message: Message) -> None:
-        with self._gate:
-            self._check_open()
-            with self._asking:
-                self._check_open()
-                self._channel.send(message)
-                _check_answer(self._answer())
-
-    def _answer(self) -> Message | None:
-        while not (messages := self._channel.receive()):
-            if messages is None:
-                return None
-        return messages[0]
-
-    def _check_open(self) -> None:
-        if os.getpid() != self._pid:
-            raise errors.Refused("the context belongs to the process of the task, not to one it forked")
-        if not self._open:
-            raise errors.Refused("the job of this context has ended")
-
-
 def _pass_on(traceparent: str | None) -> None:
     """To every program that the work starts. Nothing is left of the job before, nor of whoever started the worker."""
     if traceparent is not None:
         os.environ[tracing.VARIABLE] = traceparent
     elif tracing.VARIABLE in os.environ:
         del os.environ[tracing.VARIABLE]
-
-
-def _check_answer(message: Message | None) -> None:
-    match message:
-        case {"kind": "stored"}:
-            return
-        case {"kind": "refused", "code": code, "message": text, "field": field}:
-            raise _REFUSALS.get(code, errors.BadInput)(text, code=code, field=field)
-    raise errors.LeaseLost("the worker is gone")
 
 
 class Program:
@@ -453,62 +285,6 @@ def _flush_output() -> None:
 
 def _count(number: int, one: str, many: str | None = None) -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
-
-
-# --- finding the task ---------------------------------------------------------------------------------------------
-
-
-def load_task(module: str, name: str) -> Callable[..., object]:
-    """The function of a task. `module` is a dotted name, or the path of a program's own file."""
-    found = _tasks_in(_import(module))
-    if name not in found:
-        known = ", ".join(sorted(found)) or "none"
-        raise errors.NotFound(f"{module} has no task named {name!r} (tasks there: {known})")
-    return found[name]
-
-
-def _import(module: str) -> ModuleType:
-    if not module.endswith(".py"):
-        return importlib.import_module(module)
-    loaded = sys.modules.get(MAIN_MODULE)
-    if loaded is not None and loaded.__file__ == module:
-        return loaded
-    return _import_file(module)
-
-
-def _import_file(path: str) -> ModuleType:
-    import importlib.util  # takes milliseconds, and most tasks live in modules
-
-    # Under a name of its own, so that `if __name__ == "__main__"` does not start the program again.
-    spec = importlib.util.spec_from_file_location(MAIN_MODULE, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} cannot be imported")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[MAIN_MODULE] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[MAIN_MODULE]
-        raise
-    return module
-
-
-def _tasks_in(module: ModuleType) -> dict[str, Callable[..., object]]:
-    found: dict[str, Callable[..., object]] = {}
-    for thing in list(vars(module).values()):
-        tasks = _attribute(thing, "tasks")
-        for task in (*(tasks.values() if isinstance(tasks, Mapping) else ()), thing):
-            name, function = _attribute(task, "name"), _attribute(task, "function")
-            if isinstance(name, str) and callable(function):
-                found[name] = function
-    return found
-
-
-def _attribute(thing: object, name: str) -> object:
-    # Looked at statically first: a module may hold proxies that raise, or connect somewhere, when they are touched.
-    if isinstance(thing, type | ModuleType) or inspect.getattr_static(thing, name, None) is None:
-        return None
-    return getattr(thing, name, None)
 
 
 def _not_loaded(work: Work, outcome: Outcome) -> Failed:

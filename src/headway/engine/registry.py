@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from headway.engine.loading import MAIN_MODULE
 from headway.engine.signature import Signature
 from headway.errors import BadInput, NotFound
 from headway.model.job import Options
@@ -123,6 +124,6 @@ def _check_path(direct: str) -> None:
 def _where(function: Callable[..., Any]) -> str:
     """How a child process imports the function's module: by name, or by file when it is the program itself."""
     module = function.__module__
-    if module in ("__main__", "__headway_main__"):
+    if module in ("__main__", MAIN_MODULE):
         return str(getattr(sys.modules[module], "__file__", None) or module)
     return module

@@ -20,7 +20,7 @@ from headway import errors
 from headway.clock import Clock, SystemClock
 from headway.engine import processes
 from headway.engine.calling import ending, outcome_from_dict
-from headway.engine.child import MESSAGE_LIMIT, Channel, Garbled, Message
+from headway.engine.channel import MESSAGE_LIMIT, Channel, Garbled, Message
 from headway.engine.context import Pipe, Sink, Stop, Work
 from headway.model.outcome import Failed, FailureKind, Outcome, Stopped
 from headway.model.values import duration_text
