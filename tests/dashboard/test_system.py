@@ -321,9 +321,9 @@ def test_health_of_a_whole_process(database_url: str) -> None:
             made.stop()
         parts = [part for part in (made.recovery, *made.loops) if isinstance(part, Loop)]
         assert len(parts) == 4
-        for part in parts:  # the database may be closed now
-            assert part.thread is not None
-            assert not part.thread.is_alive()
+        for one in parts:  # the database may be closed now
+            assert one.thread is not None
+            assert not one.thread.is_alive()
 
 
 def test_the_inside_is_not_for_tenants(site: Site) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.model.waiting import Hand, LaneLoad, Queued, Scene, _ahead, _competes, _obstacles
+from headway.model.scene import Hand, LaneLoad, Queued, Scene
+from headway.model.waiting import _ahead, _competes, _obstacles
 
 LANES = {
     1: LaneLoad("global", 2, free=1),

@@ -10,23 +10,10 @@ import pytest
 
 from headway.model.estimate import Estimate
 from headway.model.job import Job
+from headway.model.scene import Hand, LaneLoad, Pause, Promise, Queued, Runner, Scene, TargetLoad
 from headway.model.states import State
 from headway.model.targets import Holder
-from headway.model.waiting import (
-    NAMED,
-    Blocker,
-    Explanation,
-    Hand,
-    LaneLoad,
-    Pause,
-    Promise,
-    Queued,
-    Runner,
-    Scene,
-    TargetLoad,
-    blockers,
-    sentence,
-)
+from headway.model.waiting import NAMED, Blocker, Explanation, blockers, sentence
 
 SECOND = 1_000_000
 GLOBAL, GPU, DESK = 1, 2, 8

@@ -29,10 +29,11 @@ if TYPE_CHECKING:
     from headway.model.job import Run
     from headway.model.manifest import Manifest
     from headway.model.policies import Concurrency
+    from headway.model.scene import Pause
     from headway.model.schedule import Schedule
     from headway.model.targets import TargetState, TargetView
     from headway.model.template import Template
-    from headway.model.waiting import Explanation, Pause
+    from headway.model.waiting import Explanation
     from headway.model.webhooks import Endpoint
     from headway.store.db import Database, Tx
     from headway.store.lanes_reading import LaneView

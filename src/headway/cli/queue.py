@@ -10,7 +10,7 @@ from headway.cli.call import Call, command, family
 
 if TYPE_CHECKING:
     from headway.cli.call import Desk
-    from headway.model.waiting import Pause
+    from headway.model.scene import Pause
 
 queue = family("Look at the queue, pause it, let it go on.")
 Limit = Annotated[int, typer.Option("--limit", "-n", metavar="1..200", help="How many at most.")]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from headway.cli.call import Desk
     from headway.engine.overview import Overview
-    from headway.model.waiting import Pause
+    from headway.model.scene import Pause
 
 workers = family("Look at the processes that run jobs.")
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from headway.clock import micros
 from headway.engine.limits import lives
+from headway.model.scene import Pause
 from headway.model.states import State
 from headway.model.targets import TargetView
-from headway.model.waiting import Pause
 from headway.store import lanes, queue_reading, reading, targets, workers_reading
 from headway.store.db import Tx
 from headway.store.pages import BUDGET, Filters

@@ -8,8 +8,8 @@ from headway.model.estimate import span
 from headway.model.expecting import is_overdue
 from headway.model.job import Job
 from headway.model.prospects import Case, last_retry, needs_budget
+from headway.model.scene import lapsed
 from headway.model.states import State, Stop
-from headway.model.waiting import lapsed
 
 S = State
 _WAYS_OUT = "resume, resolve, retry, release or cancel it"

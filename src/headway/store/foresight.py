@@ -13,8 +13,8 @@ from headway.errors import BadInput
 from headway.model.lanes import Bucket, Place, Queue, Rooms, head, shut_targets
 from headway.model.picking import Aged, Levels, Others, Pick, Source, told
 from headway.model.policies import GLOBAL
+from headway.model.scene import Hand
 from headway.model.states import State
-from headway.model.waiting import Hand
 from headway.store import choosing, claim_view
 from headway.store.choosing import Sight
 from headway.store.db import Tx

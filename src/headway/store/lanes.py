@@ -12,8 +12,8 @@ from headway.errors import BadInput, NotFound
 from headway.model.job import SYSTEM, Actor
 from headway.model.lanes import Bucket
 from headway.model.policies import GLOBAL, Concurrency
+from headway.model.scene import Pause
 from headway.model.values import closest
-from headway.model.waiting import Pause
 from headway.store.db import Database, Row, Tx
 from headway.store.outbox import expect_job_hooks
 

@@ -12,9 +12,9 @@ from headway.model.estimate import Call, Estimate, History, Kind, Line, Occupant
 from headway.model.job import Job
 from headway.model.lanes import Bucket, Reserved, stage_of
 from headway.model.picking import Pick
+from headway.model.scene import Hand, Inactive, LaneLoad, Pause, Promise, Queued, Runner, Scene, TargetLoad, queued
 from headway.model.states import State
 from headway.model.targets import Holder
-from headway.model.waiting import Hand, Inactive, LaneLoad, Pause, Promise, Queued, Runner, Scene, TargetLoad, queued
 from headway.store.db import Tx
 from headway.store.foresight import Foresight
 

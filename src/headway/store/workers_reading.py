@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headway.clock import micros
-from headway.model.waiting import Hand
+from headway.model.scene import Hand
 from headway.store.db import Tx
 
 RECENTLY = 3_600.0

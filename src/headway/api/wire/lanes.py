@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from headway.api.wire.jobs import Json, actor_json, blocker_json, job_json, time_or_none
 from headway.model.job import Reservation
 from headway.model.policies import Concurrency
+from headway.model.scene import Pause
 from headway.model.targets import TargetView
-from headway.model.waiting import Pause
 from headway.store.lanes_reading import LaneView
 from headway.store.queue_reading import Waiting
 

@@ -6,8 +6,8 @@ from headway.api.wire.jobs import Json
 from headway.api.wire.reading import at, blocker_of, job_view, moment, worker_of
 from headway.engine.overview import Overview
 from headway.model.policies import Concurrency
+from headway.model.scene import Pause
 from headway.model.targets import TargetState, TargetView
-from headway.model.waiting import Pause
 from headway.store.lanes_reading import LaneView
 from headway.store.queue_reading import Waiting
 from headway.store.reading import Counts

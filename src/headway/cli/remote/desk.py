@@ -23,11 +23,12 @@ from headway.model.access import Token
 from headway.model.job import Run
 from headway.model.manifest import Manifest
 from headway.model.policies import Concurrency
+from headway.model.scene import Pause
 from headway.model.schedule import Schedule
 from headway.model.states import State
 from headway.model.targets import TargetState, TargetView
 from headway.model.template import Template
-from headway.model.waiting import Explanation, Pause
+from headway.model.waiting import Explanation
 from headway.model.webhooks import Endpoint
 from headway.store.lanes_reading import LaneView
 from headway.store.pages import MAX_LIMIT, Filters, Page, check_limit
