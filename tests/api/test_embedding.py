@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,37 +16,43 @@ import pytest
 
 from headway import App
 from tests.support import forms
-from tests.support.waiting import until
+from tests.support.cli import PATIENCE, until
 
 ROOT = Path(__file__).parents[2]
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return int(one.getsockname()[1])
+def address(log: Path) -> str | None:
+    """Where it says that it listens."""
+    found = re.search(r"running on (http://127\.0\.0\.1:\d+)", log.read_text())
+    return found and found[1]
 
 
 @contextmanager
 def embedded(
     database: str, folder: Path, *, processes: int = 1
 ) -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]]]:
-    port = free_port()
-    command = [sys.executable, "-m", "uvicorn", "tests.support.embedded:fastapi_app", "--port", str(port)]
-    with (folder / "log").open("wb") as log:
+    command = [sys.executable, "-m", "uvicorn", "tests.support.embedded:fastapi_app", "--port", "0"]
+    # It kills processes that do not answer it: none is slower than this.
+    command += ["--workers", str(processes), "--timeout-worker-healthcheck", f"{PATIENCE:g}"]
+    log = folder / "log"
+    with log.open("wb") as written:
         process = subprocess.Popen(
-            [*command, "--workers", str(processes)],
+            command,
             cwd=folder,
             env=os.environ | {"HEADWAY_DATABASE": database, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
-            stdout=log,
-            stderr=log,
+            stdout=written,
+            stderr=written,
         )
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False) as http:
-            until(lambda: _answers(http), f"an answer of the server ({folder / 'log'})")
+        until(lambda: address(log) or process.poll() is not None, "an address")
+        found = address(log)
+        assert found is not None, log.read_text()
+        with httpx.Client(base_url=found, timeout=PATIENCE, trust_env=False) as http:
+            until(lambda: _answers(http), f"an answer of the server ({log})")
             yield http, process
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(PATIENCE)
 
 
 def _answers(http: httpx.Client) -> bool:
@@ -71,7 +77,7 @@ def test_it_serves_and_works_inside_another_application(empty_url: str, tmp_path
         assert http.get("/headway/healthz").status_code == 200
         process.send_signal(signal.SIGTERM)
         # A single process ends as its signal says, once everything is closed.
-        assert process.wait(60) in (0, -signal.SIGTERM), (tmp_path / "log").read_text()
+        assert process.wait(PATIENCE) in (0, -signal.SIGTERM), (tmp_path / "log").read_text()
     with App(empty_url) as app, app.database.read() as tx:
         left = [row for row in tx.run("shown_workers", within=10**12) if row[-2] is None]
     assert left == []

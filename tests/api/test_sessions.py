@@ -258,7 +258,7 @@ def test_a_stream_ends_with_its_session_or_its_token(
         job = ada.post("/api/jobs", json={**STORY, "hold": True}).json()["job_id"]
         assert reader.next()[1] == "job.created"
         with ada.stream("GET", path.format(job=job)) as answer:
-            seen, _ = ended(answer, lambda: end(site, session, token.id))
+            seen = ended(answer, lambda: end(site, session, token.id))
         assert seen[-3:-1] == ["event: end", 'data: {"reason":"session ended"}']
         if end is not revoke:  # what another session of the same token follows goes on
             elsewhere.post("/api/jobs", json=STORY)

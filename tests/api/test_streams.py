@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -18,19 +17,19 @@ from tests.api.test_live import STORY, Reader, following
 from tests.support.service import Site
 from tests.support.waiting import until
 
-SOON = 5.0
+# A stream that does not end says so every 15 s. One may come first where everything is slow.
+HEARTBEATS = 2
 
 
-def ended(answer: httpx.Response, change: Callable[[], object]) -> tuple[list[str], float]:
-    """What a stream said from a change on until it was closed, and how long that took."""
+def ended(answer: httpx.Response, change: Callable[[], object]) -> list[str]:
+    """What a stream said from a change on until it was closed."""
     reader = Reader(answer)
     change()
-    before = time.monotonic()
     seen: list[str] = []
-    for line in reader.lines:  # a heartbeat comes in any case, so that this does not wait for ever
-        assert time.monotonic() - before < SOON, seen
+    for line in reader.lines:
         seen.append(line)
-    return seen, time.monotonic() - before
+        assert seen.count(": still here") < HEARTBEATS, seen
+    return seen
 
 
 def test_a_stream_ends_when_its_token_is_revoked_or_its_tenant_deactivated(site: Site) -> None:
@@ -41,11 +40,11 @@ def test_a_stream_ends_when_its_token_is_revoked_or_its_tenant_deactivated(site:
     for path in ("/api/events?kind=schedule.*", f"/api/jobs/{job}/live"):
         token, plain = tokens.create("bob", "viewer", tenant="acme")
         with site.as_(plain).stream("GET", path) as answer:
-            seen, _ = ended(answer, lambda number=token.id: tokens.revoke(number, everywhere=True))  # type: ignore[misc]
+            seen = ended(answer, lambda number=token.id: tokens.revoke(number, everywhere=True))  # type: ignore[misc]
         assert seen[-3:] == ["event: end", 'data: {"reason":"token revoked"}', ""], path
         plain = tokens.create("eve", "viewer", tenant="acme")[1]
         with site.as_(plain).stream("GET", path) as answer:
-            seen, _ = ended(answer, lambda: tenants.deactivate("acme"))
+            seen = ended(answer, lambda: tenants.deactivate("acme"))
         assert seen[-3:-1] == ["event: end", 'data: {"reason":"token revoked"}'], path
         tenants.activate("acme")
     with following(root, kind="job.*") as reader:  # those who may stay do
@@ -55,7 +54,7 @@ def test_a_stream_ends_when_its_token_is_revoked_or_its_tenant_deactivated(site:
 
 def test_a_stream_without_a_token_ends_when_one_is_needed(site: Site) -> None:
     with site.http.stream("GET", "/api/events?kind=schedule.*") as answer:
-        seen, _ = ended(answer, site.token)
+        seen = ended(answer, site.token)
     assert seen[-3:-1] == ["event: end", 'data: {"reason":"a token is needed now"}']
 
 
@@ -107,7 +106,7 @@ def test_streams_that_wait_for_the_database_hold_up_nobody_else(site: Site, monk
             following = [threads.submit(follow) for _ in range(45)]
             for _ in range(streams.THREADS):
                 assert stuck.acquire(timeout=30)
-            assert site.http.get("/api/jobs", timeout=10).status_code == 200
+            assert site.http.get("/api/jobs").status_code == 200
         finally:
             release.set()
         assert {one.result(60) for one in following} == {200}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from headway.app import App
-from tests.support.cli import PROGRAM, Here, environment, line_of, program, running, until
+from tests.support.cli import PATIENCE, PROGRAM, Here, environment, line_of, program, running, until
 
 SHOP = ("--app", "tests.support.shop:app")
 
@@ -69,12 +69,12 @@ def test_interrupting_the_follower_leaves_the_job(cli: Here, app: App, worker: N
         line_of(process.stdout, "waiting")
         process.send_signal(signal.SIGINT)
         line_of(process.stderr, "job 1 goes on: headway jobs logs -f 1, headway jobs cancel 1")
-        assert process.wait(30) == 130
+        assert process.wait(PATIENCE) == 130
     assert app.job(1).status == "RUNNING"
     assert "nothing is in its way" in cli("jobs", "explain", 1).done().out
     assert "stop requested" not in cli("jobs", "show", 1).done().out
     assert "job 1 was asked to stop: still RUNNING" in cli("jobs", "cancel", 1).done().out
-    ended = cli("jobs", "wait", 1, "--timeout", "30s", "--json")
+    ended = cli("jobs", "wait", 1, "--timeout", f"{PATIENCE:g}s", "--json")
     assert ended.code == 1
     assert ended.data["items"][0]["status"] == "CANCELLED"
 
@@ -85,7 +85,7 @@ def test_a_paused_job_ends_the_following(cli: Here, app: App, worker: None) -> N
         job = cli("jobs", "interrupt", 1, "--json").done().data["items"][0]
         assert (job["status"], job["stop_requested"]) == ("RUNNING", "interrupt")
         line_of(process.stderr, "it waits for you: headway jobs explain 1")
-        assert process.wait(30) == 1
+        assert process.wait(PATIENCE) == 1
     assert app.job(1).status == "PAUSED"
 
 
@@ -100,7 +100,7 @@ def test_without_a_worker_it_says_so(cli: Here) -> None:
     with running("run", "shop.greet", "name=x", "--follow", *SHOP, cwd=cli.folder, database=cli.database) as process:
         assert "Start one: headway work" in line_of(process.stderr, "job 1 waits: no worker is alive")
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(PATIENCE) == 130
 
 
 def test_a_running_job_is_shown_with_its_worker(cli: Here, app: App, worker: None) -> None:

@@ -21,7 +21,7 @@ from headway.testing import drain
 from tests.support.cli import PATIENCE, Answer, Here, line_of, program, running, until
 from tests.support.terminal import terminal
 
-QUICK = {"HEADWAY_LEASE": "3s", "HEADWAY_HEARTBEAT": "200ms", "HEADWAY_RECOVERY_INTERVAL": "300ms"}
+QUICK = {"HEADWAY_HEARTBEAT": "200ms", "HEADWAY_RECOVERY_INTERVAL": "300ms"}
 STAYS = "trap 'echo heard; exit 5' TERM INT; echo up; while :; do sleep 0.02; done"
 
 
@@ -51,7 +51,10 @@ def hold(cli: Here, *args: object, **more: Any) -> Answer:
 
 
 def alive(pid: int) -> bool:
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 # --- the program --------------------------------------------------------------------------------------------------

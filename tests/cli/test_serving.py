@@ -14,7 +14,7 @@ import pytest
 
 from headway.app import App
 from headway.store.db import Database
-from tests.support.cli import Here, line_of, program, running, until
+from tests.support.cli import PATIENCE, Here, line_of, program, running, until
 
 SHOP = ("--app", "tests.support.shop:app")
 REST = ["http", "powershell", "sql"]  # of the built-in tasks, beside command
@@ -63,13 +63,14 @@ def test_up_runs_jobs_until_a_signal(cli: Here, app: App) -> None:
         facts = started(process)
         assert facts["roles"] == ["api", "scheduler", "worker"]
         assert facts["pid"] == process.pid
-        assert httpx.get(f"{facts['url']}/api/jobs", trust_env=False).json() == {"items": [], "next": None}
+        listed = httpx.get(f"{facts['url']}/api/jobs", timeout=PATIENCE, trust_env=False)
+        assert listed.json() == {"items": [], "next": None}
         job = app.enqueue("shop.greet", {"name": "Ada"})
-        assert job.result(timeout=30) == {"greeted": "Ada", "times": 1}
+        assert job.result(timeout=PATIENCE) == {"greeted": "Ada", "times": 1}
         alive = cli("workers", "ls", "--json").data["items"]
         assert [(worker["pid"], worker["state"]) for worker in alive] == [(process.pid, "live")]
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
     assert [worker["state"] for worker in cli("workers", "ls", "--json").data["items"]] == ["gone"]
 
 
@@ -80,12 +81,13 @@ def test_up_for_people_says_where_what_and_how_to_stop(cli: Here, app: App) -> N
         assert "shop.greet" in line_of(process.stderr, "slots for")
         assert "Ctrl-C" in line_of(process.stderr, "stops it")
         job = app.enqueue("shop.wait")
-        until(lambda: job.status == "RUNNING")
+        # What it logs is there when its worker knows of it; its status is a moment earlier.
+        until(lambda: "waiting" in cli("jobs", "logs", job.id).out)
         process.send_signal(signal.SIGTERM)
         line_of(process.stderr, "stopping; running jobs get 30 s to end, a second signal interrupts them")
         process.send_signal(signal.SIGTERM)
         line_of(process.stderr, "stopped; 1 job ended here")
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
     assert job.status in ("FAILED", "COMPLETED")  # interrupted: its retry waits
     assert app.job(job.id + 1).status == "QUEUED"
 
@@ -194,7 +196,7 @@ def test_work_waits_for_its_database(folder: Path) -> None:
         assert "trying again every 2 s" in said
         path.parent.mkdir()
         line_of(process.stderr, "slots for: command")
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 @pytest.mark.parametrize("verb", ["up", "work"])
@@ -202,7 +204,7 @@ def test_waiting_for_postgres_ends_with_a_signal(folder: Path, verb: str) -> Non
     with running(verb, cwd=folder, database="postgresql://127.0.0.1:1/nothing") as process:
         assert "trying again every 2 s" in line_of(process.stderr, "PostgreSQL cannot be reached")
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(PATIENCE) == 130
 
 
 def test_dev_starts_again_when_a_file_changes(cli: Here) -> None:
@@ -217,5 +219,5 @@ def test_dev_starts_again_when_a_file_changes(cli: Here) -> None:
         assert second["tasks"] == ["command", "dev.second", *REST]
         assert second["pid"] != first["pid"]
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
     until(lambda: {worker["state"] for worker in cli("workers", "ls", "--json").data["items"]} == {"gone"})

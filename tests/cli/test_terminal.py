@@ -8,7 +8,7 @@ import pytest
 
 from headway.app import App
 from headway.testing import drain
-from tests.support.cli import Here, line_of, program, running, until
+from tests.support.cli import PATIENCE, Here, line_of, program, running, until
 from tests.support.terminal import terminal
 
 SHOP = ("--app", "tests.support.shop:app")
@@ -38,9 +38,12 @@ def test_colours_in_a_terminal_only_and_not_against_the_users_will(cli: Here, ap
 
 
 def test_follow_draws_a_bar_and_leaves_none_behind(cli: Here, worker: None) -> None:
-    args = ("run", "shop.wait", "seconds=1.5", "--follow", *SHOP)
+    go_on = cli.folder / "go-on"
+    args = ("run", "shop.until", f"path={go_on}", "--follow", *SHOP)
     with terminal(*args, cwd=cli.folder, database=cli.database) as screen:
         screen.until("job 1 RUNNING")
+        screen.until("waiting")
+        go_on.touch()
         assert screen.ended() == 0
     assert "waiting" in screen.text
     assert '"waited"' in screen.text
@@ -80,7 +83,7 @@ def test_top_refreshes_until_ctrl_c(cli: Here, app: App) -> None:
 def test_ctrl_c_stops_up(cli: Here, app: App) -> None:
     with terminal("up", *SHOP, cwd=cli.folder, database=cli.database) as screen:
         screen.until("Ctrl-C stops it")
-        assert app.enqueue("shop.greet", {"name": "a"}).result(timeout=30)["greeted"] == "a"
+        assert app.enqueue("shop.greet", {"name": "a"}).result(timeout=PATIENCE)["greeted"] == "a"
         screen.type("\x03")
         screen.until("stopped; 1 job ended here")
         assert screen.ended() == 0

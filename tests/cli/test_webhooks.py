@@ -15,7 +15,7 @@ from headway.engine.sending import Guard
 from headway.errors import Unreachable
 from headway.store.db import Database
 from headway.testing import drain
-from tests.support.cli import Here
+from tests.support.cli import PATIENCE, Here
 from tests.support.receivers import Receiver, answer, receiver
 
 URL = "https://hook.example/x"
@@ -29,9 +29,9 @@ def bell(cli: Here, app: App) -> App:
 
 def send(database: Database) -> None:
     """What a process with the role scheduler does."""
-    deliverer = Deliverer(database, render=render, guard=Guard(allow_private=True, deadline=5.0))
+    deliverer = Deliverer(database, render=render, guard=Guard(allow_private=True, deadline=PATIENCE))
     deliverer.tick()
-    assert deliverer.settle(30)
+    assert deliverer.settle(PATIENCE)
     deliverer.tick()
 
 
@@ -138,16 +138,16 @@ def one() -> Iterator[Receiver]:
 
 def test_a_test_that_somebody_sends(cli: Here, app: App, database: Database, one: Receiver) -> None:
     app.client.webhooks.create(one.url)
-    deliverer = Deliverer(database, render=render, guard=Guard(allow_private=True))
+    deliverer = Deliverer(database, render=render, guard=Guard(allow_private=True, deadline=PATIENCE))
     deliverer.start()
     try:
-        assert cli("webhooks", "test", 1).done().out == "delivery 1 arrived: 200\n"
+        assert cli("webhooks", "test", 1, "--wait", PATIENCE).done().out == "delivery 1 arrived: 200\n"
         one.behave = [answer(404)]
-        failed = cli("webhooks", "test", 1)
+        failed = cli("webhooks", "test", 1, "--wait", PATIENCE)
         assert (failed.code, failed.out) == (1, "delivery 2 did not arrive: it answered 404 Not Found\n")
     finally:
         deliverer.stop()
-        deliverer.join(30)
+        deliverer.join(PATIENCE)
 
 
 @pytest.mark.parametrize(

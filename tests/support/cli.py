@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -69,9 +70,23 @@ class Here:
 
     def __call__(self, *args: object, database: str | None = None) -> Answer:
         self.capsys.readouterr()
-        code = main(with_database([str(arg) for arg in args], database or self.database))
+        with _process_as_before():
+            code = main(with_database([str(arg) for arg in args], database or self.database))
         out, err = self.capsys.readouterr()
         return Answer(code, out, err)
+
+
+@contextmanager
+def _process_as_before() -> Iterator[None]:
+    """Commands make the folder they are in importable, and those that serve log to the stderr of their process: here
+    both are gone before the process ends."""
+    logger = logging.getLogger("headway")
+    path, handlers, level, propagate = sys.path[:], logger.handlers[:], logger.level, logger.propagate
+    try:
+        yield
+    finally:
+        sys.path[:], logger.handlers[:], logger.propagate = path, handlers, propagate
+        logger.setLevel(level)
 
 
 def with_database(args: list[str], database: str | None) -> list[str]:

@@ -120,6 +120,8 @@ class Receiver:
 
     def close(self) -> None:
         self.over.set()
+        with suppress(OSError):
+            self.listening.shutdown(socket.SHUT_RDWR)  # closing alone does not wake who waits for the next connection
         self.listening.close()
 
 
@@ -134,7 +136,10 @@ def _read(connection: socket.socket) -> Received | None:
     first, *lines = head.decode("latin-1").split("\r\n")
     headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     while len(body) < int(headers.get("content-length", 0)):
-        body += connection.recv(65536)
+        more = connection.recv(65536)
+        if not more:
+            return None
+        body += more
     method, target, _ = first.split(" ")
     return Received(method, target, headers, body)
 

@@ -42,6 +42,15 @@ async def wait(ctx: Context, seconds: float = 600.0) -> str:
     return "waited"
 
 
+@app.task("shop.until")
+async def wait_until(ctx: Context, path: str) -> str:
+    """Until a file is there."""
+    ctx.log.info("waiting")
+    while not os.path.exists(path):
+        await asyncio.sleep(0.02)
+    return "waited"
+
+
 @app.task("shop.held", retry=0, on_shutdown="pause")
 async def held(seconds: float = 600.0) -> None:
     await asyncio.sleep(seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import os
 import pty
@@ -25,6 +26,8 @@ class Terminal:
         self.process = process
         self.fd = fd
         self.raw = ""
+        # A character of several bytes may come in two parts.
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     @property
     def text(self) -> str:
@@ -60,7 +63,7 @@ class Terminal:
             data = os.read(self.fd, 65536)
         except OSError:  # how Linux says that the other end is closed
             return False
-        self.raw += data.decode("utf-8", "replace")
+        self.raw += self.decoder.decode(data)
         return bool(data)
 
 

@@ -93,10 +93,12 @@ def retries(stage: Stage) -> None:
 def order(stage: Stage) -> None:
     stage.title("3. Priority", "While the first job runs, three more come in. The highest priority goes first.")
     seconds = stage.pace(1.0)
-    first = stage.enqueue("demo.step", {"name": "first", "seconds": stage.pace(2.0, least=1.0)})
+    gate = stage.gate("order")
+    first = stage.enqueue("demo.step", {"name": "first", "seconds": stage.pace(2.0), "until": str(gate)})
     stage.await_start(first)
     for name, priority in (("low", 0), ("middle", 50), ("high", 90)):
         stage.enqueue("demo.step", {"name": name, "seconds": seconds}, priority=priority)
+    gate.touch()
     views = stage.watch("four jobs, one at a time", all_in("COMPLETED"))
     started = sorted(views[1:], key=lambda view: view.job.started_at or 0)
     stage.tell("They started in this order: " + ", ".join(f"priority {view.job.priority}" for view in started) + ".")
@@ -106,10 +108,13 @@ def resource(stage: Stage) -> None:
     stage.title(
         "4. A resource", "The oven has room for two. Jobs that need it run side by side, the others wait for it."
     )
+    gate = stage.gate("oven")
     for name in ("rye", "wheat", "spelt", "oat"):
-        stage.enqueue("demo.step", {"name": name, "seconds": stage.pace(1.5, least=1.0)}, resources=["oven"])
+        params = {"name": name, "seconds": stage.pace(1.5), "until": str(gate)}
+        stage.enqueue("demo.step", params, resources=["oven"])
     stage.watch("two at once", lambda views: sum(view.job.started_at is not None for view in views) >= 2, last=False)
     stage.show_limits()
+    gate.touch()
     stage.watch("four loaves, two at a time", all_in("COMPLETED"))
 
 
@@ -138,11 +143,12 @@ def direct(stage: Stage) -> None:
         "6. A direct call", "It is not a job: it takes the next slot, ahead of the queue, and answers its result."
     )
     seconds = stage.pace(1.0)
-    first = stage.enqueue("demo.step", {"name": "running", "seconds": stage.pace(2.0, least=1.0)})
+    gate = stage.gate("direct")
+    first = stage.enqueue("demo.step", {"name": "running", "seconds": stage.pace(2.0), "until": str(gate)})
     stage.await_start(first)
     stage.enqueue("demo.step", {"name": "queued", "seconds": seconds})
     stage.tell('>>> step.call(name="direct", seconds=…)')
-    answer, let_in = stage.call("demo.step", name="direct", seconds=seconds)
+    answer, let_in = stage.call("demo.step", {"name": "direct", "seconds": seconds}, in_line=gate.touch)
     views = stage.watch("the queue goes on", all_in("COMPLETED"))
     began = {f"job {view.job.id}": view.job.started_at or 0 for view in views} | {"the direct call": let_in}
     stage.tell(f"It answered {answer!r}. They began in this order: {', '.join(sorted(began, key=began.__getitem__))}.")
@@ -157,7 +163,7 @@ def schedule(stage: Stage) -> None:
         "7. A schedule",
         "It has four steps, two of them of two jobs side by side. All are there from the start; the later ones wait.",
     )
-    seconds = stage.pace(1.0, least=0.3)
+    seconds = stage.pace(1.0)
     plan = ("HR import",), ("HR sync",), ("AD export", "LDAP export"), ("AD check", "LDAP check")
     steps = [
         {"index": n, "name": step, "task": "demo.step", "params": {"name": step, "seconds": seconds}}
@@ -187,9 +193,12 @@ def crash(stage: Stage) -> None:
         "9. Pulling the plug", "In the middle of a job its worker is killed, as by a power cut or a full memory."
     )
     retry = {"max_attempts": 3, "base_delay": stage.pace(1.0)}
-    job_id = stage.enqueue("demo.journey", {"stages": 10, "seconds": stage.pace(5.0, least=2.0)}, retry=retry)
+    gate = stage.gate("crash")
+    params = {"stages": 10, "seconds": stage.pace(5.0), "until": str(gate)}
+    job_id = stage.enqueue("demo.journey", params, retry=retry)
     stage.await_progress(job_id, 4)
     stage.tell(f"$ kill -9 {stage.kill_worker()}")
+    gate.touch()
     stage.watch("its worker is gone, its job is not", lambda _: True)
     pid = stage.start_worker()
     stage.tell(f"A new worker, process {pid}, starts. Before anything else it looks for work whose owner is gone.")

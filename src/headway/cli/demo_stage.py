@@ -9,6 +9,7 @@ import sys
 import time
 import webbrowser
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,8 +108,12 @@ class Stage:
     def client(self) -> Client:
         return self.app.client
 
-    def pace(self, seconds: float, least: float = 0.0) -> float:
-        return max(least, seconds * FAST) if self.fast else seconds
+    def pace(self, seconds: float) -> float:
+        return seconds * FAST if self.fast else seconds
+
+    def gate(self, name: str) -> Path:
+        """What a job waits for that must not end before the rest of its scene is there."""
+        return self.folder / f"{name}.gate"
 
     # --- the worker ---
 
@@ -191,12 +196,21 @@ class Stage:
     def enqueue(self, task: str, params: dict[str, Any], **wishes: Any) -> int:
         return self.app.enqueue(task, params, **wishes).id
 
-    def call(self, task: str, **params: Any) -> tuple[Any, int]:
-        """A direct call, from this process: its answer, and when it was let in."""
-        answer = self.app.direct(task, params)
+    def call(self, task: str, params: dict[str, Any], *, in_line: Callable[[], object]) -> tuple[Any, int]:
+        """A direct call, from this process: its answer, and when it was let in. `in_line` is told when it waits."""
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(self.app.direct, task, params)
+            try:
+                self._await(lambda: answer.done() or bool(self._calls()), "the direct call did not come about")
+            finally:
+                in_line()
+            return answer.result(), self._calls()[0].granted_at or 0
+
+    def _calls(self) -> Sequence[Reservation]:
+        """The newest one, if any."""
         with self.client.database.read() as tx:
-            (row,) = tx.run("shown_reservations", tenant_id=self.client.tenant_id, limit=1)
-        return answer, Reservation(*row).granted_at or 0
+            found = tx.run("shown_reservations", tenant_id=self.client.tenant_id, limit=1)
+        return [Reservation(*row) for row in found]
 
     def await_start(self, job_id: int) -> None:
         self._await(lambda: self.client.get(job_id).started_at is not None, f"job {job_id} did not start")

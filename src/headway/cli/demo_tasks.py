@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 from headway import App, Context
@@ -26,8 +27,9 @@ def flaky(ctx: Context, succeeds_on: int) -> str:
 
 
 @app.task("demo.step")
-def step(name: str, seconds: float) -> str:
+def step(name: str, seconds: float, until: str | None = None) -> str:
     time.sleep(seconds)
+    _await(until)
     return name
 
 
@@ -48,10 +50,17 @@ def endless(ctx: Context) -> None:
 
 
 @app.task("demo.journey")
-def journey(ctx: Context, stages: int, seconds: float) -> dict[str, int]:
+def journey(ctx: Context, stages: int, seconds: float, until: str | None = None) -> dict[str, int]:
     """Remembers how far it came, so that a retry goes on from there."""
     began = int(ctx.last_checkpoint["stage"]) if isinstance(ctx.last_checkpoint, dict) else 0
     for stage in ctx.progress(range(began, stages), "stage"):
         time.sleep(seconds / stages)
+        _await(until if stage + 1 == stages else None)
         ctx.checkpoint({"stage": stage + 1})
     return {"began_at_stage": began, "stages": stages}
+
+
+def _await(path: str | None) -> None:
+    """Until a file is there: on a slow machine too, what the scene tells of happens while the job runs."""
+    while path is not None and not os.path.exists(path):
+        time.sleep(0.02)
