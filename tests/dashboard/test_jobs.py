@@ -405,8 +405,7 @@ def test_one_like_another_and_one_of_a_task_are_filled_in(site: Site) -> None:
 
 def happen(site: Site, page: Page) -> None:
     """Something else happens, and the page shows what there is since."""
-    site.app.enqueue("shop.fine", {"text": "meanwhile"})
-    page.evaluate("new Promise((done) => document.addEventListener('headway:shown', () => done(true), { once: true }))")
+    browsers.await_shown(page, lambda: site.app.enqueue("shop.fine", {"text": "meanwhile"}))
 
 
 def test_a_running_job_is_followed_stopped_and_resumed(browser: Browser, scratch: Path, tmp_path: Path) -> None:

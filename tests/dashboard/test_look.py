@@ -141,18 +141,25 @@ def test_an_error_is_read_at_once_and_its_traceback_on_request(tabs: Tabs, desk:
 
 
 def happen(site: Site, page: Page) -> None:
-    site.app.enqueue("research.run", {"topic": "meanwhile"})
-    page.evaluate("new Promise((done) => document.addEventListener('headway:shown', () => done(true), { once: true }))")
+    browsers.await_shown(page, lambda: site.app.enqueue("research.run", {"topic": "meanwhile"}))
 
 
 # --- copying ------------------------------------------------------------------------------------------------------
+
+
+def stop_the_clock(page: Page) -> None:
+    """What a page says for a few seconds stays until it was read."""
+    page.clock.install(time=0)
+    page.clock.pause_at(1)
 
 
 def test_what_is_meant_for_elsewhere_is_copied(browser: Browser, desk: Site) -> None:
     job_id = desk.app.enqueue("research.run", {"topic": "fog"}).id
     assert "Copy</button>" not in read(desk.http, f"/jobs/{job_id}"), "without script there is nothing to press"
     with browsers.tabs(browser, desk.url, permissions=["clipboard-read", "clipboard-write"]) as tabs:
-        page = tabs.open(f"/jobs/{job_id}")
+        page = tabs.context.new_page()
+        stop_the_clock(page)
+        tabs.go(page, f"/jobs/{job_id}")
         for name in ("curl", "Python", "Command line"):
             box = page.locator(".copy", has=page.get_by_role("heading", name=name))
             box.get_by_role("button", name=f"Copy {name}").click()
@@ -166,6 +173,7 @@ def test_a_secret_is_copied_also_where_scripts_have_no_clipboard(browser: Browse
         reader = tabs.open("/help")
         tabs.context.add_init_script("if (location.pathname !== '/ui/help') delete Navigator.prototype.clipboard")
         page = tabs.open("/webhooks/secret")
+        stop_the_clock(page)
         page.get_by_role("button", name="Show the secret").click()
         browsers.ready(page)
         page.get_by_role("button", name="Copy it").click()

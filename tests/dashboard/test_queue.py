@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from headway.clock import micros
 from headway.model.states import State
 from headway.store import lanes
-from tests.support.browser import Tabs
+from tests.support.browser import Tabs, keep_still, refresh
 from tests.support.forms import fill, read
 from tests.support.service import Site
+from tests.support.waiting import until
 
 
 def enqueue(site: Site, count: int, **wishes: object) -> list[int]:
@@ -124,11 +125,23 @@ def test_a_row_is_dragged_and_nothing_moves_under_the_pointer(tabs: Tabs, desk: 
     assert page.locator("body").get_attribute("data-dragging") is None
 
 
+def test_what_was_asked_for_before_a_row_was_taken_hold_of_is_not_shown(tabs: Tabs, desk: Site) -> None:
+    (one,) = enqueue(desk, 1)
+    page = tabs.open("/queue")
+    asked: list[Route] = []
+    page.route("**/ui/queue", lambda route: route.continue_() if asked else asked.append(route))
+    until(lambda: (page.wait_for_timeout(20), asked)[1], "that it is asked for again")  # type: ignore[func-returns-value]
+    keep_still(page)
+    desk.app.client.cancel(one)
+    asked[0].fulfill(response=asked[0].fetch())
+    refresh(page)
+    expect(page.locator(f"#job-{one}")).to_be_visible()
+
+
 def test_a_move_that_came_too_late_says_so(tabs: Tabs, desk: Site) -> None:
     one, two = enqueue(desk, 2)
     page = tabs.open("/queue")
-    # The page does not learn of it: as if the change came in the moment between.
-    page.evaluate("document.body.dataset.dragging = 'still'")
+    keep_still(page)  # as if the change came in the moment between
     desk.app.client.cancel(two)
     page.locator(f"#job-{two}").focus()
     page.keyboard.press("Alt+ArrowUp")

@@ -60,7 +60,7 @@ def test_who_is_in_a_message_has_time_and_comes_back_from_it(tabs: Tabs, desk: S
 def test_a_refusal_stays_until_it_is_closed(tabs: Tabs, desk: Site) -> None:
     page, ids = opened(tabs, desk)
     banner = page.locator("#said").get_by_role("alert")
-    page.evaluate("document.body.dataset.dragging = 'still'")  # the page does not learn of what comes now
+    browsers.keep_still(page)
     desk.app.client.cancel(ids[1])
     page.get_by_role("button", name=f"Move job {ids[1]} up").click()
     expect(banner).to_contain_text("has changed since it was read")
@@ -92,8 +92,7 @@ def test_what_a_page_comes_with_is_read_out_once(tabs: Tabs, desk: Site) -> None
     page.wait_for_url("**/jobs/1")
     browsers.ready(page)
     expect(page.locator("#said .words")).to_have_text("Job 1 was made.")
-    desk.app.enqueue("research.run", {"topic": "rain"})
-    page.evaluate("new Promise((done) => document.addEventListener('headway:shown', () => done(true), { once: true }))")
+    browsers.await_shown(page, lambda: desk.app.enqueue("research.run", {"topic": "rain"}))
     assert page.evaluate("window.heard") == ["Job 1 was made."]
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from headway.api.server import Server
+from headway.api.streams import CHECK
 from headway.cli.call import Call
 from headway.composing import supervisor
 from headway.engine.health import Health
@@ -362,6 +363,21 @@ def test_the_first_token_is_not_lost_by_the_lock_it_closes(tabs: Tabs, desk: Sit
     row.get_by_role("button", name="Revoke token 1").click()
     # It was the last one: everything is open again.
     expect(page.locator("#said")).to_contain_text("whoever is on this machine may do everything")
+
+
+def test_a_token_on_its_way_is_not_cut_off_by_the_page_that_asked_for_it(tabs: Tabs) -> None:
+    """Its stream is ended while the answer is still coming: it is shut out by now, and must not go to see why."""
+    page = tabs.open("/access")
+    page.get_by_label("Who it is for").fill("ada")
+
+    def slowly(route: Route) -> None:
+        answer = route.fetch()
+        page.wait_for_timeout(4000 * CHECK)  # time to do the wrong thing: streams are looked at twice in half of it
+        route.fulfill(response=answer)
+
+    page.route("**/ui/access/tokens", slowly)
+    page.get_by_role("button", name="Make the token").click()
+    expect(page.get_by_role("heading", name="Token 1 was made")).to_be_visible()
 
 
 def test_a_worker_comes_and_goes_on_a_page_that_is_looked_at(tabs: Tabs, desk: Site) -> None:

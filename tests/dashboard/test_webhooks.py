@@ -30,7 +30,7 @@ def good() -> Iterator[Receiver]:
 
 
 def sender(site: Site) -> Deliverer:
-    return Deliverer(site.app.client.database, render=render, guard=Guard(allow_private=True, deadline=5.0))
+    return Deliverer(site.app.client.database, render=render, guard=Guard(allow_private=True, deadline=30.0))
 
 
 def deliver(site: Site, by: Deliverer | None = None) -> None:
@@ -313,7 +313,6 @@ def test_a_browser_makes_tests_and_deletes_a_webhook(tabs: Tabs, desk: Site, goo
     page.get_by_role("button", name="Make webhook").click()
     expect(page.get_by_role("alert")).to_contain_text("from 1 to 20")
     expect(page.get_by_label("job.cancelled")).to_be_checked()
-    tabs.complaints.clear()  # the browser notes the 422 that was meant
     page.get_by_label("Tries for each delivery").fill("3")
     page.get_by_role("button", name="Make webhook").click()
     expect(page.locator("#secret")).to_have_text(re.compile("^whsec_"))
@@ -333,3 +332,4 @@ def test_a_browser_makes_tests_and_deletes_a_webhook(tabs: Tabs, desk: Site, goo
     page.get_by_role("button", name="Delete webhook #1").click()
     expect(page.locator("#said")).to_contain_text("Webhook 1 was deleted.")
     expect(page.get_by_text("Nobody is told of anything yet.")).to_be_visible()
+    tabs.complaints = [one for one in tabs.complaints if "422" not in one]  # the browser notes the one that was meant

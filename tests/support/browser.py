@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
+
+from tests.support.waiting import until
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = [
@@ -23,7 +25,9 @@ FLAGS = [
     "--disable-dev-shm-usage",
 ]
 INSTALL_SECONDS = 600.0
-SECONDS = 20.0
+# A page waits four times as long as its last refresh took: on a slow machine half a minute is soon over.
+SECONDS = 60.0
+expect.set_options(timeout=SECONDS * 1000)  # by itself 5 s, whatever a page's own patience is
 
 
 def chromium() -> str:
@@ -62,6 +66,33 @@ def browser() -> Iterator[Browser]:
 def ready(page: Page) -> None:
     """Its script is at work. A page that was left for another is waited for too."""
     page.wait_for_selector("html[data-ready]", state="attached")
+
+
+def await_shown(page: Page, happen: Callable[[], object]) -> None:
+    """Something happens, and the page shows what there is since."""
+    page.evaluate(_LISTEN)
+    happen()
+    until(lambda: page.evaluate("window.shown"), "that the page shows it")
+
+
+def keep_still(page: Page) -> None:
+    """From now on the page does not learn of what happens, as while a row is dragged."""
+    page.evaluate("document.body.dataset.dragging = 'still'")
+
+
+def refresh(page: Page) -> None:
+    """Asks for the page again now, or awaits what was asked for: its next look may be far off."""
+    page.evaluate(_REFRESH)
+
+
+_REFRESH = """async () => {
+  const { refresh } = await import(`${document.documentElement.dataset.root}/ui/static/live.js`);
+  await refresh();
+}"""
+_LISTEN = """() => {
+  window.shown = false;
+  document.addEventListener("headway:shown", () => { window.shown = true; }, { once: true });
+}"""
 
 
 class Tabs:

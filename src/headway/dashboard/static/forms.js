@@ -1,6 +1,6 @@
 // Forms are sent without leaving the page: the answer is shown in its place, and focus stays where it was. Those that
 // lead to another page, and those that come back to be mended, are marked data-plain and sent as browsers do.
-import { answer, lost, wordsOf } from "./live.js";
+import { answer, leave, lost, wordsOf } from "./live.js";
 import { refuse } from "./said.js";
 
 const LEAVING = 3000; // so long a form that leads elsewhere is not sent again; whoever stopped it may then
@@ -12,10 +12,10 @@ export function sendQuietly() {
     if (form.getAttribute("method") !== "post" || event.defaultPrevented) return;
     const plain = form.hasAttribute("data-plain");
     if (!plain || sending.has(form)) event.preventDefault();
-    if (plain && !sending.has(form)) { sending.add(form); setTimeout(() => sending.delete(form), LEAVING); }
+    if (plain && !sending.has(form)) { sending.add(form); leave(); setTimeout(() => sending.delete(form), LEAVING); }
     if (!plain) send(form, event.submitter);
   });
-  addEventListener("pageshow", () => { for (const form of document.forms) sending.delete(form); });
+  addEventListener("pageshow", () => { leave(-Infinity); for (const form of document.forms) sending.delete(form); });
 }
 
 // Once at a time: who clicks twice means it once.

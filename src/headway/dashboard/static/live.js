@@ -6,6 +6,7 @@ import { refreshTimes } from "./times.js";
 
 const SHORTEST = 1000; // between two refreshes
 const CROWDED = 5000; // between two refreshes, while there is no stream left for us
+const ON_ITS_WAY = 30_000; // so long a form that leads elsewhere is waited for
 const AWAY = "Headway does not answer. Trying again…";
 const MISTAKE = "Headway made a mistake: its log has the details.";
 // A form that was refused for this is brought up to date: whoever sends it once more was told.
@@ -17,6 +18,7 @@ let last = "";
 let lastRefresh = performance.now();
 let pause = SHORTEST;
 let answers = 0;
+let left = -Infinity;
 
 export async function refresh() {
   refreshing ??= get().finally(() => { refreshing = null; });
@@ -24,6 +26,13 @@ export async function refresh() {
 }
 
 class Away extends Error {}
+
+// What a form that leads elsewhere brings may come once only: loading this page again meanwhile would cut it off.
+export function leave(at = performance.now()) { left = at; }
+
+const onItsWay = () => performance.now() - left < ON_ITS_WAY;
+const again = () => { if (!onItsWay()) location.reload(); };
+const still = () => onItsWay() || document.querySelector("[data-dragging]") !== null;
 
 const parse = (text) => new DOMParser().parseFromString(text, "text/html");
 const sheetOf = (form) => form?.closest("details.ask");
@@ -41,13 +50,14 @@ async function get() {
   const began = performance.now();
   const known = answers;
   const response = await fetch(location.href, { headers: { Accept: "text/html", "X-Headway-Live": "1" }, cache: "no-store" });
-  if (response.redirected && new URL(response.url).pathname.endsWith("/ui/login")) { location.reload(); return ""; }
+  if (response.redirected && new URL(response.url).pathname.endsWith("/ui/login")) { again(); return ""; }
   let why = response.ok ? "" : await wordsOf(response);
   if (response.status >= 500) throw new Away(why);
   if (response.status === 405) why = ""; // a form that came back stands at an address that takes forms only
   if (response.ok) {
     const text = await response.text();
-    if (known === answers) why = show(parse(text)); else changed = true; // it was asked for before something was done here
+    // It was asked for before something was done here, or before somebody took hold of a row.
+    if (known === answers && !still()) why = show(parse(text)); else changed = true;
   }
   lastRefresh = performance.now();
   pause = Math.max(SHORTEST, 4 * (lastRefresh - began));
@@ -160,7 +170,7 @@ export function follow() {
 }
 
 async function beat() {
-  if (document.hidden || refreshing || document.querySelector("[data-dragging]")) return;
+  if (document.hidden || refreshing || still()) return;
   const marked = document.querySelector("[data-beat]");
   const passed = performance.now() - lastRefresh;
   const due = changed ? passed >= pause : marked && passed >= Math.max(pause, 1000 * Number(marked.dataset.beat));
@@ -176,7 +186,7 @@ async function beat() {
 // One stream for as long as the page is looked at: browsers allow few connections to one server.
 async function stay() {
   for (let wait = 500; ; wait = Math.min(8000, wait * 2)) {
-    while (document.hidden) await sleep(500);
+    while (document.hidden || onItsWay()) await sleep(500);
     try {
       wait = await read() ? 250 : CROWDED;
       changed = true;
@@ -194,7 +204,7 @@ async function read() {
   try {
     const headers = last ? { "Last-Event-ID": last } : {};
     const response = await fetch(`${root}/api/events`, { headers, signal: leaving.signal, cache: "no-store" });
-    if (response.status === 401) { location.reload(); return true; }
+    if (response.status === 401) { again(); return false; }
     if (response.status === 503 || response.status === 429) return false; // if it is worse, the next refresh shows it
     if (!response.ok) throw new Error(`answered ${response.status}`);
     changed = true;
