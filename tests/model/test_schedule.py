@@ -308,9 +308,9 @@ def test_overlap_skip_does_not_apply_to_what_is_caught_up() -> None:
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
 def test_a_year_of_a_minutely_schedule_is_decided_in_a_moment(catch_up: str, zone: str) -> None:
     definition = define(cron="* * * * *", timezone=zone, catch_up=catch_up)
-    began = time.perf_counter()
+    began = time.thread_time()  # what others do on this machine does not count
     decision = made(definition, decided_until=NOON, now=NOON + 365 * DAY + 1)
-    assert time.perf_counter() - began < 0.5
+    assert time.thread_time() - began < 0.5
     assert sum(tick.count for tick in decision.ticks) == 365 * 24 * 60
     assert len(decision.ticks) <= 12 + 2
 

@@ -458,3 +458,13 @@ class TestInstants:
     def test_any_text_is_read_or_refused(self, text: str) -> None:
         us = attempt(values.instant, text, field="at")
         assert isinstance(us, BadInput) or values.instant_text(us)
+
+
+def test_the_text_is_that_of_the_library() -> None:
+    value = {"é": [1, 2.5, None, True, '\n\u2028"', {"a": []}], "b": (1, 2), "c": -0.0, "long": 10**30}
+    assert values.encode(value) == json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def test_without_the_librarys_own_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json.encoder, "c_make_encoder", None)
+    assert values._encoder()({"é": [1, None]}) == '{"é":[1,null]}'

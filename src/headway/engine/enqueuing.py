@@ -77,14 +77,18 @@ class Intake:
         wishes = self._parameters(placed, params)
         alone = target_id is None and not isinstance(database, Keyed)
         made = database.once("enqueue", **wishes) if alone and time.monotonic() > self._counted_until else []
-        if not made:
-            made = database.transact("enqueue_many", lambda tx: self._touching(tx, target_id, wishes))
+        ids = jobs.ids_of(made)
+        if not ids:
+            rows = database.transact("enqueue_many", lambda tx: self._touching(tx, target_id, wishes))
+            ids = [job_id for (job_id,) in rows]
         database.announce()
-        return [(job_id, True) for (job_id,) in sorted(made)]
+        return [(job_id, True) for job_id in ids]
 
     def _touching(self, tx: Tx, target_id: int | None, wishes: Mapping[str, object]) -> list[Row]:
+        """One row for each job: so they are kept with an idempotency key."""
         tx.touch(target_id)
-        return tx.run("enqueue", **wishes) or self._admitted(tx.run, wishes)
+        made = tx.run("enqueue", **wishes) or self._admitted(tx.run, wishes)
+        return [(job_id,) for job_id in jobs.ids_of(made)]
 
     def _admitted(self, run: Statement, wishes: Mapping[str, object]) -> list[Row]:
         """For a tenant that is inactive: refused. For one whose jobs are counted: with the count."""
@@ -94,10 +98,8 @@ class Intake:
 
     def _parameters(self, placed: jobs.Made, params: Sequence[str]) -> dict[str, object]:
         job, bucket_id, target_id = placed
-        client = self.client
         bodies = params if target_id is None else [jobs.body(text, target_id) for text in params]
-        common = jobs.shared(job, bucket_id)
-        return {**common, "params": json.dumps(bodies), "tenant_id": client.tenant_id, "actor": client.actor_text}
+        return jobs.parameters(job, bodies, bucket_id, self.client.tenant_id, self.client.actor_text)
 
     def _on_connection(self, connection: Any, job: NewJob, params: Sequence[str]) -> list[int]:
         database = self.client.database
@@ -111,7 +113,7 @@ class Intake:
         if target_id is not None:
             database.run_on(connection, "touch", {"ids": json.dumps([target_id])})
         database.run_on(connection, "notify", {})
-        return sorted(job_id for (job_id,) in made)
+        return jobs.ids_of(made)
 
     # --- any jobs, some of them with keys ---
 

@@ -64,7 +64,7 @@ def _member(
         params = {**template.params, **shared, **step.params}
         job = make_job(client, template.task, params, {**template.wishes, **step.wishes})
         client.lanes.of(tenant_id, job.task, job.resources, on_target=job.target is not None)
-        return NewMember(replace(job, template_id=template.id), stage, step.name)
+        return NewMember(job._replace(template_id=template.id), stage, step.name)
 
 
 def _template(client: Client, tenant_id: int, which: int | str) -> Template:

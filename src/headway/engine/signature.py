@@ -65,7 +65,7 @@ class Signature:
 
     def check(self, params: Mapping[str, object]) -> dict[str, object]:
         """The params as they were given (no defaults filled in), or one BadInput with everything that is wrong."""
-        if not isinstance(params, Mapping):
+        if type(params) is not dict and not isinstance(params, Mapping):
             self._refuse([("", f"must be a dict of names and values, not {_type_name(params)}")])
         try:
             problems = self._problems(params)
@@ -85,7 +85,7 @@ class Signature:
                 problems += self._unknown(name)
             elif (check := checks[name]) is not None and (found := check(value)) is not None:
                 problems += _below(step(name), found)
-        if not self._required <= params.keys():
+        if self._required and not self._required <= params.keys():
             problems += [(step(name), "is missing") for name in self._named if name in self._required - params.keys()]
         return problems
 
@@ -260,7 +260,7 @@ def _compile_list(origin: Any, args: tuple[Any, ...]) -> Check:
     item_check = _compile(args[0]) if args else None
 
     def check(value: object) -> Problems | None:
-        if not isinstance(value, list | tuple):
+        if not isinstance(value, (list, tuple)):
             return _mismatch(value, "list")
         if item_check is None:
             return None
@@ -273,7 +273,7 @@ def _compile_fixed_tuple(args: tuple[Any, ...]) -> Check:
     checks = [_compile(arg) for arg in args]
 
     def check(value: object) -> Problems | None:
-        if not isinstance(value, list | tuple):
+        if not isinstance(value, (list, tuple)):
             return _mismatch(value, "list")
         if len(value) != len(checks):
             return [("", f"must have {len(checks)} items, not {len(value)}")]

@@ -91,7 +91,7 @@ class Templates:
         template = in_use(which if isinstance(which, Template) else self.get(which))
         merged = {**template.params, **(params or {})}
         job = make_job(self.client, template.task, merged, {**template.wishes, **wishes})
-        return replace(job, template_id=template.id)
+        return job._replace(template_id=template.id)
 
 
 def in_use(template: Template) -> Template:

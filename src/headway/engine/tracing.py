@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headway.errors import BadInput
@@ -108,7 +107,7 @@ def _enqueueing(task: str, count: int) -> Iterator[Stamp]:
 def stamped(job: NewJob) -> NewJob:
     """With the current span, unless its maker named another one."""
     options = carry(job.options)
-    return job if options is job.options else replace(job, options=options)
+    return job if options is job.options else job._replace(options=options)
 
 
 def carry(options: str) -> str:

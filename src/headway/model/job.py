@@ -82,9 +82,8 @@ def check_choice(value: str | None, choices: tuple[str, ...], *, field: str) -> 
         raise BadInput(f"{field} must be one of {', '.join(choices)}, not {value!r}", field=field)
 
 
-@dataclass(frozen=True, slots=True)
-class NewJob:
-    """One intent, checked and ready to be stored. `params` and `options` are JSON text."""
+class NewJob(NamedTuple):
+    """One intent, checked and ready to be stored. `params` and `options` are JSON text. A tuple, like a claim."""
 
     task: str
     params: str

@@ -11,9 +11,9 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from headway.errors import BadInput
 
@@ -86,14 +86,25 @@ class _Repeated:
         self.key = key
 
 
-# Circles and NaN are found by the walk, which comes first.
-_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")).encode
+def _encoder() -> Callable[[object], str]:
+    # Circles and NaN are found by the walk, which comes first.
+    usual = json.JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":"))
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    try:
+        # `usual` would make this one anew for every text, which takes far longer than the text of some params.
+        pieces = make(None, usual.default, json.encoder.encode_basestring, None, ":", ",", False, False, False)
+    except TypeError:  # a Python that has none, or another one
+        return usual.encode
+    return lambda value: "".join(pieces(value, 0))
+
+
+encode = _encoder()  # for what was checked already, or needs no check
 
 
 def to_json(value: object, *, field: str, limit: int = JSON_LIMIT) -> str:
     """The JSON text of a plain value (subclasses such as StrEnum or OrderedDict count as what they are made of)."""
     _check_value(value, field, limit)
-    text = _encode(value)
+    text = encode(value)
     _check_size(text, field, limit)
     return text
 
@@ -130,7 +141,8 @@ def _walk(value: object, depth: int, room: int) -> int:
     if isinstance(value, str):
         if len(value) > room:
             raise _TooLarge
-        _check_text(value)
+        if "\x00" in value or not value.isascii():
+            _check_text(value)
         return room - len(value) - 2
     if value is None or value is True or value is False:
         return room - 4
@@ -152,7 +164,7 @@ def _walk_container(value: object, depth: int, room: int) -> int:
         raise _TooLarge
     if isinstance(value, dict):
         return _walk_dict(value, depth, room)
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return _walk_list(value, depth, room)
     if isinstance(value, _Repeated):
         raise _Problem(f"has the key {_quoted(value.key)} twice")

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from operator import attrgetter
 
 from headway.errors import NotFound
 from headway.model.job import Actor, Job, NewJob, Run
 from headway.model.outcome import FailureKind
 from headway.model.states import State
+from headway.model.values import encode
 from headway.model.verbs import Change
 from headway.store import rows
 from headway.store.db import Row, Tx
 
 
-def shared(job: NewJob, bucket_id: int, *, admitted: bool = False) -> dict[str, object]:
-    """The parameters of `enqueue` that all jobs of one call have in common: all but their params. Unless they are
-    `admitted`, none is made for a tenant whose jobs are counted."""
+def parameters(
+    job: NewJob, bodies: Sequence[object], bucket_id: int, tenant_id: int, actor: str, *, admitted: bool = False
+) -> dict[str, object]:
+    """Those of `enqueue` for jobs that are alike. Unless they are `admitted`, none is made for a tenant whose jobs are
+    counted."""
     return {
+        "tenant_id": tenant_id,
+        "actor": actor,
+        "params": encode(bodies),
+        "count": len(bodies),
         "admitted": int(admitted),
         "bucket_id": bucket_id,
         "task": job.task,
@@ -35,7 +42,7 @@ def shared(job: NewJob, bucket_id: int, *, admitted: bool = False) -> dict[str, 
 
 
 Made = tuple[NewJob, int, int | None]  # a job to be made, its bucket, its target
-_in_common = attrgetter(*(field.name for field in fields(NewJob) if field.name not in ("params", "target")))
+_in_common = attrgetter(*(name for name in NewJob._fields if name not in ("params", "target")))
 
 
 def alike(a: Made, b: Made) -> bool:
@@ -60,10 +67,9 @@ def insert(tx: Tx, tenant_id: int, actor: Actor, new: Sequence[Made], *, admitte
     ids: list[int | None] = []
     for run in runs_of_alike(new):
         job, bucket_id, _ = run[0]
-        params = json.dumps([body(one.params, target_id) for one, _, target_id in run])
-        common = shared(job, bucket_id, admitted=admitted)
-        made = tx.run("enqueue", tenant_id=tenant_id, actor=actor.text(), params=params, **common)
-        ids += sorted(job_id for (job_id,) in made) or [None] * len(run)
+        bodies = [body(one.params, target_id) for one, _, target_id in run]
+        wishes = parameters(job, bodies, bucket_id, tenant_id, actor.text(), admitted=admitted)
+        ids += ids_of(tx.run("enqueue", **wishes)) or [None] * len(run)
         for _, _, target_id in run:
             tx.touch(target_id)
     return ids
@@ -72,6 +78,11 @@ def insert(tx: Tx, tenant_id: int, actor: Actor, new: Sequence[Made], *, admitte
 def body(params: str, target_id: int | None) -> object:
     """One job as `enqueue` takes it."""
     return params if target_id is None else (params, target_id)
+
+
+def ids_of(made: Sequence[Row]) -> list[int]:
+    """The numbers of the new jobs in order, which `enqueue` tells in runs: the first, and how many."""
+    return [job_id for first, count in made for job_id in range(first, first + count)]
 
 
 def find(tx: Tx, job_id: int, tenant_id: int) -> Job:
