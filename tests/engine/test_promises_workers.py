@@ -122,9 +122,13 @@ def test_the_lease_is_renewed_while_user_code_holds_the_interpreter(life: Life) 
     heard: list[dict[str, Any]] = []
     with beating(life, heard):
         until(lambda: beats(life) > 0, "the first beat")
-        before = beats(life)
-        ctypes.PyDLL(None).usleep(500_000)  # through PyDLL: no other thread of this process runs meanwhile
-        assert beats(life) - before >= 3
+        made = 0
+        for seconds in (0.5, 2.0, 10.0):  # longer only where the machine is too busy for three beats
+            before = beats(life)
+            ctypes.PyDLL(None).usleep(int(seconds * 1e6))  # PyDLL: no other thread of this process runs meanwhile
+            if (made := beats(life) - before) >= 3:
+                break
+        assert made >= 3
 
 
 def test_renewal_brings_stop_requests(life: Life) -> None:

@@ -150,9 +150,9 @@ def test_headers_without_end_are_refused() -> None:
 
 
 def test_a_closed_port() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    sent = send(Request(f"http://127.0.0.1:{port}/", {}, b""), OPEN)
+    with socket.socket() as silent:  # it has the port and does not listen: nobody else can be there
+        silent.bind(("127.0.0.1", 0))
+        sent = send(Request(f"http://127.0.0.1:{silent.getsockname()[1]}/", {}, b""), OPEN)
     assert sent.outcome.error == "127.0.0.1 refused the connection"
 
 
@@ -181,7 +181,7 @@ def test_an_answer_that_comes_before_all_was_read() -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433", "0x7f.1", "0177.0.0.1", "127.1", "[::1]"])
 def test_ones_own_machine_is_refused_by_whatever_name(host: str) -> None:
     with receiver() as one:
-        sent = post(one, Guard(deadline=2), url=f"http://{host}:{one.port}/")
+        sent = post(one, Guard(deadline=SOON), url=f"http://{host}:{one.port}/")
         assert one.connections == 0
     assert "where nothing is delivered" in (sent.outcome.error or ""), sent
 
@@ -189,7 +189,7 @@ def test_ones_own_machine_is_refused_by_whatever_name(host: str) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "[::ffff:127.0.0.1]", "169.254.169.254", "[64:ff9b::7f00:1]"])
 def test_some_addresses_stay_closed_although_private_ones_are_allowed(host: str) -> None:
     with receiver() as one:
-        sent = post(one, Guard(allow_private=True, deadline=2), url=f"http://{host}:{one.port}/")
+        sent = post(one, Guard(allow_private=True, deadline=SOON), url=f"http://{host}:{one.port}/")
         assert one.connections == 0
     assert "where nothing is delivered" in (sent.outcome.error or "")
     assert "allow_private" not in (sent.outcome.error or "")
@@ -212,7 +212,7 @@ def test_a_name_is_resolved_once_and_a_later_lie_is_not_heard() -> None:
         return ["192.0.2.1"] if len(asked) == 1 else ["127.0.0.1"]
 
     with receiver() as one:
-        sent = post(one, Guard(resolve=lying, deadline=QUICK), url=f"http://hook.example:{one.port}/")
+        sent = post(one, Guard(resolve=lying, deadline=3), url=f"http://hook.example:{one.port}/")
         assert one.connections == 0
     assert asked == ["hook.example"]
     assert "192.0.2.1" in (sent.outcome.error or "")
@@ -221,7 +221,7 @@ def test_a_name_is_resolved_once_and_a_later_lie_is_not_heard() -> None:
 def test_the_connection_goes_to_the_checked_address_and_keeps_the_name() -> None:
     """Nobody else asks the system's resolver: it does not know this name."""
     with receiver() as one:
-        guard = Guard(allow_private=True, resolve=lambda *_: ["127.0.0.1"], deadline=2)
+        guard = Guard(allow_private=True, resolve=lambda *_: ["127.0.0.1"], deadline=SOON)
         sent = post(one, guard, url=f"http://HOOK.example:{one.port}/x")
     assert sent.outcome.delivered
     assert one.received[0].headers["host"] == f"hook.example:{one.port}"
@@ -229,7 +229,7 @@ def test_the_connection_goes_to_the_checked_address_and_keeps_the_name() -> None
 
 def test_the_next_address_is_tried() -> None:
     with receiver() as one:
-        guard = Guard(allow_private=True, resolve=lambda *_: ["127.0.0.2", "127.0.0.1"], deadline=2)
+        guard = Guard(allow_private=True, resolve=lambda *_: ["127.0.0.2", "127.0.0.1"], deadline=SOON)
         assert post(one, guard, url=f"http://hook.example:{one.port}/").outcome.delivered
 
 
@@ -275,7 +275,7 @@ def test_tls_is_made_with_the_name_and_its_certificate_checked(tmp_path: Path, m
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     with receiver(tls=context) as one:
-        guard = Guard(allow_private=True, resolve=lambda *_: ["127.0.0.1"], deadline=3)
+        guard = Guard(allow_private=True, resolve=lambda *_: ["127.0.0.1"], deadline=SOON)
         untrusted = post(one, guard, url=f"https://hook.example:{one.port}/")
         assert "no TLS with the receiver" in (untrusted.outcome.error or "")
         trusting = ssl.create_default_context(cafile=str(certificate))

@@ -59,7 +59,7 @@ def tell(life: Life, client: Client, host: str, count: int = 1) -> None:
     for _ in range(count):
         new = life.new()
         options = replace(Options.parse(new.options), webhook_url=f"https://{host}/x?{count}")
-        client.cancel(client.enqueue(replace(new, options=options.text()))[0])
+        client.cancel(client.enqueue(new._replace(options=options.text()))[0])
 
 
 def hand(life: Life, world: World, senders: int = 16) -> Deliverer:

@@ -24,6 +24,7 @@ from tests.support.life import TASK, Life
 from tests.support.waiting import until
 
 SECONDS = 30.0
+LEASE = 9.0
 
 
 @pytest.fixture
@@ -119,14 +120,14 @@ def test_nothing_is_claimed_before_the_heartbeat_is_up(
     up = tmp_path / "up"
     slow = f"import os, time\nwhile not os.path.exists({str(up)!r}): time.sleep(0.01)\n"
     monkeypatch.setattr(heartbeat, "_BOOT", slow + heartbeat._BOOT)
-    worker = Worker(app.database, app.registry, Wishes(slots=1, lease=3.0, heartbeat=0.5))
+    worker = Worker(app.database, app.registry, Wishes(slots=1, lease=LEASE, heartbeat=0.5))
     recovery = Recovery(app.database)
     worker.register()
     worker.start()
     try:
         job = app.tasks["plain"].enqueue(word="later")
         began = time.monotonic()
-        until(lambda: recovery.tick() and time.monotonic() - began > 3.5)
+        until(lambda: recovery.tick() and time.monotonic() - began > LEASE + 0.5)
         assert job.status == "QUEUED"
         up.touch()
         until(lambda: job.row.status.terminal)
@@ -145,7 +146,7 @@ def test_who_stands_still_with_the_claim_lock_does_not_hold_up_the_others(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A machine that is frozen, or cut off, in the middle of a claim: its transaction ends without it."""
-    monkeypatch.setattr(postgres, "IDLE_SECONDS", 1)
+    monkeypatch.setattr(postgres, "IDLE_SECONDS", 3)
     frozen = Gated(postgres_url)
     with Life(postgres_url, database=open_database(postgres_url)) as life:
         job_id = life.enqueue()
@@ -160,7 +161,7 @@ def test_who_stands_still_with_the_claim_lock_does_not_hold_up_the_others(
         picked: list[int] = []
         other = threading.Thread(target=lambda: picked.extend(life.pick(1)), daemon=True)
         other.start()
-        other.join(10.0)
+        other.join(0.8 * SECONDS)
         gate.open.set()
         turn.join(SECONDS)
         frozen.close()

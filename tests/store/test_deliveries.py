@@ -36,7 +36,7 @@ def names(life: Life) -> list[str]:
 def hooked(life: Life, *events: str, url: str = URL, **fields: Any) -> NewJob:
     new = life.new(**fields)
     options = replace(Options.parse(new.options), webhook_url=url, webhook_events=events)
-    return replace(new, options=options.text())
+    return new._replace(options=options.text())
 
 
 MAPPING = {
@@ -67,8 +67,8 @@ def test_what_happens_to_a_job_and_what_it_is_called(life: Life, state: str) -> 
 
 @pytest.mark.parametrize("state", MAPPING)
 def test_the_same_for_a_job_that_brings_its_own_address(life: Life, state: str) -> None:
-    life.new = lambda **fields: replace(  # type: ignore[method-assign]
-        new := Life.new(life, **fields), options=replace(Options.parse(new.options), webhook_url=URL).text()
+    life.new = lambda **fields: (new := Life.new(life, **fields))._replace(  # type: ignore[method-assign]
+        options=replace(Options.parse(new.options), webhook_url=URL).text()
     )
     job = life.in_state(state)
     assert sorted(names(life)) == sorted(MAPPING[state])

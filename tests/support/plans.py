@@ -18,7 +18,7 @@ ONCE = Options(retry=RetryPolicy(max_attempts=0))
 
 def member(life: Life, stage: int, step: str, *, tolerated: bool = False, retry: int = 0, **fields: Any) -> NewMember:
     options = replace(ONCE, retry=RetryPolicy(max_attempts=retry, base_delay=0.0), continue_on_failure=tolerated)
-    return NewMember(replace(life.new(**fields), options=options.text()), stage, step)
+    return NewMember(life.new(**fields)._replace(options=options.text()), stage, step)
 
 
 def new_group(life: Life, *stages: Sequence[str], on_failure: str = "stop", **fields: Any) -> NewGroup:

@@ -175,7 +175,7 @@ class World:
     def complete(self, *held: Claim, worker_id: int = WORKER) -> None:
         def work(tx: Tx) -> None:
             locked = groups.lock_all(tx, {claim.group_id for claim in held if claim.group_id is not None})
-            claims.complete(tx, worker_id, actor_of(worker_id), {claim.job_id: claim.fence for claim in held}, {})
+            claims.complete(tx, worker_id, actor_of(worker_id), {claim.job_id: claim.fence for claim in held}, {})()
             for claim in held:
                 tx.touch(claim.target_id)
             for group in locked.values():

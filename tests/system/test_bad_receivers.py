@@ -149,7 +149,7 @@ class Street:
             own = f"http://127.0.0.1:{self.server.port}/mixed/own-{n}"
             new = self.life.new()
             options = replace(Options.parse(new.options), webhook_url=own)
-            job = self.life.client.enqueue(replace(new, options=options.text()))[0]
+            job = self.life.client.enqueue(new._replace(options=options.text()))[0]
             self.life.run(job, Completed('{"ok":true}'))
         lost, deliverer = 0, self._deliverer()
         for _ in range(3_000):

@@ -349,7 +349,11 @@ def test_what_was_pruned_may_have_been_in_the_way(world: World) -> None:
     (passing,) = world.enqueue()
     (held,) = world.claim()
     assert held.job_id == passing
-    world.run(lambda tx: tx.run("complete", ended=json.dumps({gone: 1}), worker_id=WORKER, actor=world.worker.text()))
+    world.run(
+        lambda tx: tx.run(
+            "complete", ended=json.dumps({gone: 1}), results="{}", worker_id=WORKER, actor=world.worker.text()
+        )
+    )
     calls = [world.reserved(gpu)]
     world.give_back(calls[0])
     world.complete(held)

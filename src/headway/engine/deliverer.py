@@ -149,12 +149,11 @@ class Deliverer(WokenLoop):
     def settle(self, seconds: float = LEASE) -> bool:
         """Waits until nothing is being sent. Whether that came about."""
         deadline = time.monotonic() + seconds
-        while self.at_work and time.monotonic() < deadline:
-            self.told.wait(deadline - time.monotonic())
+        while self.sent.qsize() < len(self.at_work):  # looked at first: it may have been told before we wait
+            if not self.told.wait(max(0.0, deadline - time.monotonic())):
+                break
             self.told.clear()
-            if self.sent.qsize() >= len(self.at_work):
-                return True
-        return not self.at_work
+        return self.sent.qsize() >= len(self.at_work)
 
     # --- taking ---
 

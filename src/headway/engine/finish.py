@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from headway.model.retry import paid
 from headway.model.states import Standing, State, decide
 from headway.store import claims, groups, jobs
 from headway.store.db import Tx
+from headway.store.groups import Locked
 
 
 class Ended(NamedTuple):
@@ -32,31 +33,41 @@ class Ended(NamedTuple):
         return isinstance(self.outcome, Completed) and self.outcome.exit_code is None and not left_files
 
 
-def lock_groups(tx: Tx, ended: Sequence[Ended]) -> dict[int, Group]:
+Stale = Callable[[], list[Ended]]
+
+
+def lock_groups(tx: Tx, ended: Sequence[Ended]) -> Locked:
     """The groups of these claims: locked before any job is."""
-    of_groups = {e.claim.group_id for e in ended if e.claim.group_id is not None}
-    return groups.lock_to_end(tx, of_groups) if of_groups else {}
+    of_groups = _of_groups(ended)
+    return groups.lock_to_end(tx, of_groups) if of_groups else dict
 
 
-def finish(
-    tx: Tx, worker_id: int, actor: Actor, ended: Sequence[Ended], locked: Mapping[int, Group] | None = None
-) -> list[Ended]:
+def _of_groups(ended: Sequence[Ended]) -> set[int]:
+    return {e.claim.group_id for e in ended if e.claim.group_id is not None}
+
+
+def finish(tx: Tx, worker_id: int, actor: Actor, ended: Sequence[Ended]) -> list[Ended]:
     """Ends these claims, and advances the groups they belong to. Returns the ones whose fence was stale: nothing was
     changed for them."""
-    locked = lock_groups(tx, ended) if locked is None else locked
+    return send_ends(tx, worker_id, actor, ended, lock_groups(tx, ended))()
+
+
+def send_ends(tx: Tx, worker_id: int, actor: Actor, ended: Sequence[Ended], locked: Locked) -> Stale:
+    """The same for one who goes on: it may be under way until another answer is waited for. To be asked, before the
+    commit, for the stale ones."""
     plain: list[Ended] = []
     others: list[Ended] = []
     for one in ended:
         (plain if one.plain else others).append(one)
-    stale = _complete(tx, worker_id, actor, plain) if plain else []
+    late = _complete(tx, worker_id, actor, plain) if plain else list
     others.sort(key=lambda e: e.claim.job_id)
-    stale += [e for e in others if not _settle_claim(tx, worker_id, actor, e, locked)]
-    if locked:
-        groups.advance_all(tx, locked.values(), actor)
-    return stale
+    stale = [e for e in others if not _settle_claim(tx, worker_id, actor, e, locked())]
+    if of_groups := _of_groups(ended):
+        groups.advance_all(tx, of_groups, locked, actor)
+    return lambda: late() + stale
 
 
-def _complete(tx: Tx, worker_id: int, actor: Actor, ended: Sequence[Ended]) -> list[Ended]:
+def _complete(tx: Tx, worker_id: int, actor: Actor, ended: Sequence[Ended]) -> Stale:
     fences: dict[int, int] = {}
     results: dict[int, str] = {}
     for claim, outcome, _ in ended:
@@ -65,8 +76,13 @@ def _complete(tx: Tx, worker_id: int, actor: Actor, ended: Sequence[Ended]) -> l
             results[claim.job_id] = outcome.result
         if claim.target_id is not None:
             tx.touch(claim.target_id)
-    landed = claims.complete(tx, worker_id, actor, fences, results)
-    return [] if len(landed) == len(fences) else [e for e in ended if e.claim.job_id not in landed]
+    complete = claims.complete(tx, worker_id, actor, fences, results)
+
+    def stale() -> list[Ended]:
+        landed = complete()
+        return [] if len(landed) == len(fences) else [e for e in ended if e.claim.job_id not in landed]
+
+    return stale
 
 
 def _settle_claim(tx: Tx, worker_id: int, actor: Actor, ended: Ended, locked: Mapping[int, Group]) -> bool:

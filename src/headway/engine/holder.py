@@ -166,8 +166,8 @@ class Holder(WokenLoop):
                 raise LeaseLost("this process holds reservations no more: try again")
             try:
                 number, granted = self.database.transact("reserve", lambda tx: self._reserve(tx, wish, actor))
+                place.id = number  # first: a Ctrl-C from here on finds a place that can be given back
                 self.places[number] = place
-                place.id = number
             except BaseException as error:
                 self._doubt(error)
                 raise

@@ -15,7 +15,7 @@ from typing import Any
 
 from headway.engine import notes, processes
 from headway.engine.context import Stop
-from headway.engine.finish import Ended, finish, lock_groups
+from headway.engine.finish import Ended, lock_groups, send_ends
 from headway.engine.heartbeat import TELL, Heartbeat
 from headway.engine.loop import WokenLoop
 from headway.engine.registry import Registry
@@ -86,6 +86,8 @@ class Worker(WokenLoop):
         self.due: float | None = None
         # Jobs that others had in hand when we wanted them: what they leave room for is claimed without them, at once.
         self.missed: set[int] = set()
+        # The one kind of work that there was at the last claim: a bucket.
+        self.last_kind: int | None = None
         self.draining = False
         self.said_draining = False
         self.stuck = False
@@ -295,15 +297,17 @@ class Worker(WokenLoop):
         missed: set[int],
     ) -> list[Claim]:
         lost.clear()
-        tx.run("pin_plans")
+        tx.send("pin_plans")
         locked = lock_groups(tx, ended)  # before any job
         if pending:
             lost += notes.store(tx, self.who.id, pending)
-        lost += [e.claim for e in finish(tx, self.who.id, self.actor, ended, locked)] if ended else []
+        stale = send_ends(tx, self.who.id, self.actor, ended, locked) if ended else list
         if self.draining != self.said_draining:
             workers.set_state(tx, self.who.id, "draining" if self.draining else "live", self.actor)
-        view, elsewhere = claims.lock_and_look(tx, self.lanes, self.actor)
+        likely = claim_view.Likely(self.last_kind, len(slots)) if self.last_kind and slots else None
+        view, elsewhere = claims.lock_and_look(tx, self.lanes, self.actor, likely)
         self._remember(view)
+        lost += [e.claim for e in stale()]
         view.barred |= missed
         fresh = claims.claim(
             tx,
@@ -316,6 +320,8 @@ class Worker(WokenLoop):
             freed=bool(ended),
         )
         self.missed = view.missed
+        if view.ready:
+            self.last_kind = next(iter(view.ready)) if len(view.ready) == 1 else None
         if elsewhere or missed:  # somebody else has in hand what is due, or was in turn: not at once again
             self.due = min(self.due or math.inf, time.monotonic() + LOCKED_SECONDS)
         return fresh

@@ -37,7 +37,7 @@ class Sight:
         return [bucket for bucket in self.lanes.load(self.tx, self.view.ready) if current.get(bucket.id, True)]
 
     def places(self, buckets: Sequence[Bucket], count: int, others: Others) -> Source:
-        return Places(self.tx, buckets, count, others).of
+        return Places(self.tx, self.view, buckets, count, others).of
 
     def front(self, tenant_id: int, most: int) -> list[Row] | None:
         """The first jobs of a tenant's queue as (bucket, gate, *place), also those that are not to be claimed yet."""

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from headway.model.lanes import Bucket, Place, Stage
 from headway.model.picking import Aged, Others
-from headway.store.db import Row, Tx
+from headway.store.db import Call, Row, Tx
 
 _FIRST, NEVER = -(1 << 63), (1 << 63) - 1
 # Of jobs that are not for this worker, mostly the first tells all.
 FEW = 2
+NOTHING: Mapping[Likely, list[Row]] = {}
+
+
+class Likely(NamedTuple):
+    """The first so many places of one bucket, asked for before it is known whether they are needed."""
+
+    bucket_id: int
+    most: int
 
 
 class View:
-    """What a claim has to know before it looks at single jobs."""
+    """What a claim has to know before it looks at single jobs. `first`: places that were asked for with it."""
 
-    def __init__(self, answer: list[Row]) -> None:
+    def __init__(self, answer: list[Row], first: Mapping[Likely, list[Row]] = NOTHING) -> None:
+        self.first = first
         things: tuple[dict[int, int], ...] = ({}, {}, {}, {}, {}, {}, {})
         facts: list[int | None] = [None] * 6
         # The limited lanes of the policy, and how many of each stage run in each bucket.
@@ -54,21 +64,29 @@ class View:
         return self.due is not None and self.due <= self.now
 
 
-def look(tx: Tx) -> View:
-    return View(tx.run("claim_view"))
+def look(tx: Tx, *before: Call, likely: Likely | None = None) -> View:
+    """In the round trip of what has to be done before."""
+    if likely is None:
+        return View(tx.run_all(*before, ("claim_view", {}))[-1])
+    *_, answer, rows = tx.run_all(*before, ("claim_view", {}), ("first_of_bucket", _places(*likely)))
+    return View(answer, {likely: rows})
+
+
+def _places(bucket_id: int, limit: int) -> dict[str, object]:
+    return {"bucket_id": bucket_id, "limit": limit}
 
 
 def glance(tx: Tx) -> View:
     """A look in a transaction of its own, with the plans of a claim."""
-    return View(tx.run_all(("pin_plans", {}), ("claim_view", {}))[1])
+    return look(tx, ("pin_plans", {}))
 
 
 class Places:
     """The places of the open buckets, in order: a first chunk of each at once, more when they are asked for. Those of
     others only when one of them is asked for."""
 
-    def __init__(self, tx: Tx, buckets: Sequence[Bucket], count: int, others: Others) -> None:
-        self.tx, self.others = tx, others
+    def __init__(self, tx: Tx, view: View, buckets: Sequence[Bucket], count: int, others: Others) -> None:
+        self.tx, self.view, self.others = tx, view, others
         self.chunk = count if len(buckets) == 1 else min(count, max(2, 2 * count // len(buckets)))
         self.first = self._first_of([bucket.id for bucket in buckets], self.chunk)
         self.first_of_others: dict[int, list[Place]] = {}
@@ -80,7 +98,9 @@ class Places:
 
     def _first_of(self, ids: Sequence[int], chunk: int) -> dict[int, list[Place]]:
         if len(ids) == 1:
-            return {ids[0]: [row[1:] for row in self.tx.run("first_of_bucket", bucket_id=ids[0], limit=chunk)]}
+            rows = self.view.first.get(Likely(ids[0], chunk))
+            rows = self.tx.run("first_of_bucket", **_places(ids[0], chunk)) if rows is None else rows
+            return {ids[0]: [row[1:] for row in rows]}
         first: dict[int, list[Place]] = {bucket_id: [] for bucket_id in ids}
         for row in sorted(self.tx.run("first_places", ids=json.dumps(ids), limit=chunk)):
             first[row[0]].append(row[1:])

@@ -11,26 +11,27 @@ from headway.model.lanes import Rooms
 from headway.model.picking import Pick, Turns, told
 from headway.store import targets
 from headway.store.choosing import Knows, Sight, open_rooms, pick_open
-from headway.store.claim_view import View, look
-from headway.store.db import Row, Tx
+from headway.store.claim_view import Likely, View, look
+from headway.store.db import Call, Row, Tx
 from headway.store.lanes import Lanes
 
 # As `Claim._make`, at a third of the time.
 _claim: Callable[[Row], Claim] = partial(tuple.__new__, Claim)
 
 
-def lock_and_look(tx: Tx, lanes: Lanes, actor: Actor) -> tuple[View, bool]:
+def lock_and_look(tx: Tx, lanes: Lanes, actor: Actor, likely: Likely | None = None) -> tuple[View, bool]:
     """Takes the lock that makes limits exact, in a statement of its own, then looks, and settles what is unsettled:
     times that have come, targets whose first job may be another one, jobs that were made under an older policy.
 
-    The answer also says whether something is due that somebody else has in hand right now.
+    The answer also says whether something is due that somebody else has in hand right now. `likely`: the first places
+    that will be asked for, if nothing has changed since last time; they come in the same round trip.
     """
     barred: set[int] = set()
     if tx.touched:  # known beforehand: one look is enough
         barred = _choose_heads(tx, tx.run_all(("claim_lock", {}), ("take_touched", {}))[1])
         view = look(tx)
     else:
-        view = View(tx.run_all(("claim_lock", {}), ("claim_view", {}))[1])
+        view = look(tx, ("claim_lock", {}), likely=likely)
     moved = promote(tx, actor) if view.due_now else 0
     changed, elsewhere = bool(moved), view.due_now and not moved
     if view.touched or tx.touched:
@@ -106,10 +107,15 @@ def take(
     tx: Tx, worker_id: int, actor: Actor, picks: Sequence[int], slots: Sequence[int], *, turns: Turns | None = None
 ) -> list[Claim]:
     """Makes the picked jobs RUNNING in the given slots, commits, and returns the claims in the order of the picks."""
-    chosen = json.dumps(dict(zip(picks, slots, strict=False)))
     had = [("save_turns", {"rows": json.dumps(sorted(turns.items()))})] if turns else []
-    taking = ("take", {"picks": chosen, "worker_id": worker_id, "actor": actor.text()})
+    by = {"worker_id": worker_id, "actor": actor.text()}
+    if len(picks) == 1 and tx.database.one_writer:
+        taking: Call = ("take_one", {"id": picks[0], "slot": slots[0], **by})
+    else:
+        taking = ("take", {"picks": json.dumps(dict(zip(picks, slots, strict=False))), **by})
     *_, answer = tx.run_all(*had, taking, commit=True)
+    if tx.released:
+        tx.released.difference_update(row[0] for row in answer)
     order = {job_id: n for n, job_id in enumerate(picks)}
     return sorted(map(_claim, answer), key=lambda claim: order[claim.job_id])
 
@@ -135,14 +141,20 @@ def carried(tx: Tx, ids: Sequence[int]) -> dict[int, Carried]:
     return {job_id: Carried(checkpoint, json.loads(spent) if spent else {}) for job_id, checkpoint, spent in found}
 
 
-def complete(tx: Tx, worker_id: int, actor: Actor, ended: Mapping[int, int], results: Mapping[int, str]) -> set[int]:
-    """Ends many jobs as COMPLETED: {id: fence}, and their results. Returns the ids that landed."""
-    answer = tx.run("complete", ended=json.dumps(ended), worker_id=worker_id, actor=actor.text())
-    landed = {job_id for (job_id,) in answer}
-    kept = [(job_id, body) for job_id, body in results.items() if job_id in landed]
-    if kept:
-        tx.run("save_results", rows=json.dumps(kept))
-    return landed
+def complete(
+    tx: Tx, worker_id: int, actor: Actor, ended: Mapping[int, int], results: Mapping[int, str]
+) -> Callable[[], set[int]]:
+    """Ends many jobs as COMPLETED: {id: fence}, and their results. It is sent; the ids that landed are to be asked for
+    before the commit."""
+    if len(ended) == 1 and tx.database.one_writer:
+        ((job_id, fence),) = ended.items()
+        if results:
+            tx.run("result_of_one", id=job_id, fence=fence, result=results[job_id], worker_id=worker_id)
+        answer = tx.send("complete_one", id=job_id, fence=fence, worker_id=worker_id, actor=actor.text())
+    else:
+        bodies = json.dumps({job_id: (ended[job_id], body) for job_id, body in results.items()}) if results else "{}"
+        answer = tx.send("complete", ended=json.dumps(ended), results=bodies, worker_id=worker_id, actor=actor.text())
+    return lambda: {job_id for (job_id,) in answer()}
 
 
 def promote(tx: Tx, actor: Actor) -> int:

@@ -23,6 +23,7 @@ from headway.faults import point
 T = TypeVar("T")
 Row = tuple[Any, ...]
 Call = tuple[str, Mapping[str, object]]
+Answer = Callable[[], list[Row]]
 
 
 class Conflict(HeadwayError):
@@ -42,6 +43,8 @@ class Tx(ABC):
         self.database = database
         self.label = label
         self.wakes = False
+        # Jobs that were let go here and not taken: others are woken for them.
+        self.released: set[int] = set()
         self.committed = False
         self.touched: set[int] = set()
         self.made_bucket = False
@@ -49,6 +52,12 @@ class Tx(ABC):
     @abstractmethod
     def run(self, name: str, /, **params: object) -> list[Row]:
         """Runs one named statement and returns its rows."""
+
+    def send(self, name: str, /, **params: object) -> Answer:
+        """Runs one that need not be waited for: it goes with the next round trip, before what is run then. Its rows are
+        there from then on; asked for earlier, they are fetched."""
+        rows = self.run(name, **params)
+        return lambda: rows
 
     def run_beyond(self, name: str, /, **params: object) -> list[Row]:
         """Runs one without the wall around a tenant, in the same snapshot: for a statement that gives numbers only, and
@@ -176,7 +185,7 @@ class Database(ABC):
 
     def _settled(self, tx: Tx, by: Waiter | None = None) -> None:
         point(f"{tx.label}.committed")
-        if tx.wakes:
+        if tx.wakes or tx.released:
             self.announce(by)
         elif self.watchers:
             for watcher in self.watchers:

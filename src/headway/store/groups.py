@@ -6,7 +6,7 @@ A group's row is locked before any of its jobs is: two members that end at the s
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from headway.errors import NotFound
@@ -18,6 +18,8 @@ from headway.store import jobs, rows
 from headway.store.db import Row, Tx
 from headway.store.lanes import Lanes
 
+# Groups that are locked, or will be before the next answer is there.
+Locked = Callable[[], dict[int, Group]]
 # Results in the params of a step: as much as params may have.
 MOST_FILLED = 256 * 1024
 
@@ -125,11 +127,11 @@ def lock_all(tx: Tx, ids: Collection[int]) -> dict[int, Group]:
     return {group.id: group for group in map(_group, tx.run("lock_groups", ids=json.dumps(sorted(ids))))}
 
 
-def lock_to_end(tx: Tx, ids: Collection[int]) -> dict[int, Group]:
-    """The same for one whose members end. What waits for these groups is locked with them, though not in the answer: it
-    begins when they end, and then we have the locks of groups with higher numbers."""
-    found = map(_group, tx.run("lock_groups_and_followers", ids=json.dumps(sorted(ids))))
-    return {group.id: group for group in found if group.id in ids}
+def lock_to_end(tx: Tx, ids: Collection[int]) -> Locked:
+    """The same for one whose members end, sent before what ends them. What waits for these groups is locked with them,
+    though not in the answer: it begins when they end, and then we have the locks of groups with higher numbers."""
+    answer = tx.send("lock_groups_and_followers", ids=json.dumps(sorted(ids)))
+    return lambda: {group.id: group for group in map(_group, answer()) if group.id in ids}
 
 
 def lock(tx: Tx, group_id: int, tenant_id: int | None = None) -> Group:
@@ -183,24 +185,25 @@ def earlier_results(tx: Tx, group_id: int, stage: int) -> dict[str, Any]:
 # --- from stage to stage ------------------------------------------------------------------------------------------
 
 
-def advance_all(tx: Tx, locked: Collection[Group], actor: Actor) -> None:
+def advance_all(tx: Tx, ids: Collection[int], locked: Locked, actor: Actor) -> None:
     """After members of these locked groups have ended: most of them have others that go on."""
-    begun = [(group.id, group.stage) for group in locked if group.finished_at is None and group.stage >= 0]
-    busy = {group_id for (group_id,) in tx.run("open_of_stages", rows=json.dumps(begun))} if begun else set()
-    for group in locked:
-        if group.id not in busy:
-            advance(tx, group, actor, over=True)
+    over: dict[int, list[Member]] = {}
+    for group_id, *row in tx.run("ended_stages", ids=json.dumps(sorted(ids))):
+        over.setdefault(group_id, []).extend([_member(tuple(row))] if row[0] is not None else [])
+    for group in locked().values():
+        if group.id in over or group.stage < 0:
+            advance(tx, group, actor, over=over.get(group.id))
 
 
-def advance(tx: Tx, group: Group, actor: Actor, *, over: bool = False) -> None:
+def advance(tx: Tx, group: Group, actor: Actor, *, over: Sequence[Member] | None = None) -> None:
     """After members of a locked group have ended: opens the next stage, or concludes. Does nothing if none is due.
-    `over`: nothing of its stage is open any more, which was looked up already."""
+    `over`: the members of its stage, of which nothing is open any more; it was looked up already."""
     if group.finished_at is not None:
         return
     stage, released = group.stage, False
-    while stage >= 0 and not released and (over or not tx.run("stage_is_open", group_id=group.id, stage=stage)):
-        over = False
-        ended = [_member(row) for row in tx.run("stage_members", group_id=group.id, stage=stage)]
+    while stage >= 0 and not released and (over is not None or not _is_open(tx, group.id, stage)):
+        ended = over if over is not None else _of_stage(tx, group.id, stage)
+        over = None
         verdict = plan.judge(group.on_failure, ended)
         if verdict is not Verdict.GO_ON:
             _end_waiting(tx, group.id, stage, verdict, actor)
@@ -211,6 +214,14 @@ def advance(tx: Tx, group: Group, actor: Actor, *, over: bool = False) -> None:
         released = _open(tx, group, stage, "advanced", actor)
     if stage < 0 and not tx.run("group_is_open", group_id=group.id):
         _conclude(tx, group, actor)
+
+
+def _is_open(tx: Tx, group_id: int, stage: int) -> bool:
+    return bool(tx.run("stage_is_open", group_id=group_id, stage=stage))
+
+
+def _of_stage(tx: Tx, group_id: int, stage: int) -> list[Member]:
+    return [_member(row) for row in tx.run("stage_members", group_id=group_id, stage=stage)]
 
 
 def _end_waiting(tx: Tx, group_id: int, stage: int, verdict: Verdict, actor: Actor) -> None:
@@ -232,11 +243,11 @@ def _open(tx: Tx, group: Group, stage: int, kind: str, actor: Actor) -> bool:
         ("group_event", _event(group.id, kind, actor, {"stage": stage})),
         ("held_in_stage", of_stage),
     )
-    for _, target_id in released:
+    for job_id, target_id in released:
+        tx.released.add(job_id)
         tx.touch(target_id)
     _hold_all(tx, group.id, held, actor)
     _fill(tx, group.id, stage, unfilled)
-    tx.wake()
     return bool(released)
 
 

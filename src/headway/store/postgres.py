@@ -14,7 +14,7 @@ import secrets
 import select
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, cached_property
 from typing import Any
@@ -30,6 +30,7 @@ from headway.clock import Clock
 from headway.errors import BadInput, CommitUnknown, HeadwayError, Unreachable
 from headway.faults import point
 from headway.store.db import (
+    Answer,
     Call,
     Conflict,
     Database,
@@ -182,35 +183,58 @@ class PostgresTx(Tx):
         self.texts = self.plain_texts = database.texts
         self.behind: int | None = None
         self.pinned: dict[str, object] = {"now": database.clock.now()} if database.frozen else {}
+        self.unsent: list[tuple[Call, list[Row]]] = []
 
     def run(self, name: str, /, **params: object) -> list[Row]:
+        if self.unsent:
+            return self._together(((name, params),))[0]
         with translated():
             return self._fetch([self._send(text, params) for text in self.texts[name]])
+
+    def send(self, name: str, /, **params: object) -> Answer:
+        waiting = ((name, params), list[Row]())
+        self.unsent.append(waiting)
+
+        def answer() -> list[Row]:
+            if any(one is waiting for one in self.unsent):
+                self._together(())
+            return waiting[1]
+
+        return answer
 
     def run_all(self, *calls: Call, commit: bool = False) -> list[list[Row]]:
         if commit:
             if self.touched:
                 calls = (*calls, ("touch", {"ids": json.dumps(sorted(self.touched))}))
             point(f"{self.label}.before_commit")
-        with self._committing() if commit else translated(), self.connection.pipeline() as pipeline:
-            sent = [[self._send(text, params) for text in self.texts[name]] for name, params in calls]
-            if commit:
-                self.connection.execute("commit")
-            pipeline.sync()
-            answers = [self._fetch(cursors) for cursors in sent]
+        answers = self._together(calls, commit=commit)
         self.committed = self.committed or commit
         return answers
+
+    def _together(self, calls: Sequence[Call], *, commit: bool = False) -> list[list[Row]]:
+        """What was sent before and these, in one round trip. The end of a pipeline waits for all answers: to ask for
+        them before would be a second one."""
+        ahead, self.unsent = self.unsent, []
+        every = [*(call for call, _ in ahead), *calls]
+        with self._committing() if commit else translated(), self.connection.pipeline():
+            sent = [[self._send(text, params) for text in self.texts[name]] for name, params in every]
+            if commit:
+                self.connection.execute("commit")
+        answers = [self._fetch(cursors) for cursors in sent]
+        for (_, rows), answer in zip(ahead, answers, strict=False):
+            rows += answer
+        return answers[len(ahead) :]
 
     def run_beyond(self, name: str, /, **params: object) -> list[Row]:
         """One round trip. Where the statement fails, the transaction has failed, and needs no wall any more."""
         if self.behind is None:
             return self.run(name, **params)
-        with translated(), self.connection.pipeline() as pipeline:
+        assert not self.unsent
+        with translated(), self.connection.pipeline():
             self.connection.execute(_WALL, {"role": "none", "tenant": ""})
             sent = [self._send(text, params) for text in self.plain_texts[name]]
             self.connection.execute(_WALL, {"role": ROLE, "tenant": str(self.behind)})
-            pipeline.sync()
-            return self._fetch(sent)
+        return self._fetch(sent)
 
     def _send(self, text: str, params: dict[str, object] | Any) -> psycopg.Cursor[Any]:
         return self.connection.execute(text, {**params, **self.pinned} if self.pinned else params)
@@ -220,6 +244,9 @@ class PostgresTx(Tx):
         return [row for cursor in cursors if cursor.description for row in cursor.fetchall()]
 
     def _commit(self) -> None:
+        if self.unsent:
+            self._together((), commit=True)
+            return
         with self._committing():
             self.connection.execute("commit")
 

@@ -24,6 +24,7 @@ BUSY_SECONDS = 30.0
 # What a commit may be late behind the first write to the log, seen from another process.
 VISIBLE_WITHIN = 0.03
 POLL_WITHOUT_INOTIFY = 0.01
+NUDGED_WITHIN = 0.001
 # SQLite versions that can corrupt a WAL database on a reset (fixed in 3.51.3).
 AFFECTED = ((3, 7, 0), (3, 51, 2))
 PRAGMAS = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "journal_size_limit": 67108864}
@@ -224,8 +225,7 @@ class SqliteDatabase(Database):
                 self.readers.put(tx.connection)
 
     def once(self, name: str, /, **params: object) -> list[Row]:
-        with self.transaction(name) as tx:
-            return tx.run(name, **params)
+        return self.transact(name, lambda tx: tx.run(name, **params))
 
     def execute_script(self, tx: Tx, text: str) -> None:
         assert isinstance(tx, SqliteTx)
@@ -313,6 +313,8 @@ class SqliteWaiter(Waiter):
         self.seen = database.foreign_commits()
         self.suspicious_until = 0.0
         self.reading, self.writing = _nudge_descriptors()
+        self.nudges = select.poll()
+        self.nudges.register(self.reading, select.POLLIN)
         self.poll = select.poll()
         self.poll.register(self.reading, select.POLLIN)
         self.watch = self._watch_log()
@@ -330,10 +332,14 @@ class SqliteWaiter(Waiter):
 
     def wait(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
+        # The log tells of our own commits too. Who is busy is nudged by its own work before that is worth a look.
+        if self.nudges.poll(min(seconds, NUDGED_WITHIN) * 1000):
+            self._drain(self.reading)
+            return
         timeout, step = 0.0, 0.001
         while True:
             ready = [fd for fd, _ in self.poll.poll(timeout * 1000)]
-            if self.reading in ready:  # first, because it is cheap and a busy worker comes here all the time
+            if self.reading in ready:
                 self._drain(self.reading)
                 return
             now = time.monotonic()

@@ -8,10 +8,11 @@
 -- tenants may run; then single facts: 7 the time by the same clock; 8 the version of the concurrency settings; 9 whether
 -- a target was touched; 10 whether reservations are active, and when the next of them expires (if one does: the largest
 -- number there is); 11 the next waiting time; 12 the next expiry of a job.
+-- From the back: the first entries of a queue are those of jobs that were taken, until a vacuum comes.
 with recursive filled(bucket_id) as (
-  select (select j.bucket_id from hw_job j where j.gate = 1 order by j.bucket_id limit 1)
+  select (select j.bucket_id from hw_job j where j.gate = 1 order by j.bucket_id desc limit 1)
   union all
-  select (select j.bucket_id from hw_job j where j.gate = 1 and j.bucket_id > filled.bucket_id order by j.bucket_id limit 1)
+  select (select j.bucket_id from hw_job j where j.gate = 1 and j.bucket_id < filled.bucket_id order by j.bucket_id desc limit 1)
   from filled where filled.bucket_id is not null
 )
 select 0, bucket_id, cast(null as bigint), cast(null as bigint), cast(null as integer) from filled where bucket_id is not null

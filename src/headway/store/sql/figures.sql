@@ -2,11 +2,11 @@
 -- stop at a bound (`:most`), waits are those of who stands first.
 
 -- name: filled_buckets
--- Kinds of work with ready jobs, by one probe each.
+-- Kinds of work with ready jobs, by one probe each, from the back as in `claim_view`.
 with recursive filled(bucket_id) as (
-  select (select j.bucket_id from hw_job j where j.gate = 1 order by j.bucket_id limit 1)
+  select (select j.bucket_id from hw_job j where j.gate = 1 order by j.bucket_id desc limit 1)
   union all
-  select (select j.bucket_id from hw_job j where j.gate = 1 and j.bucket_id > filled.bucket_id order by j.bucket_id limit 1)
+  select (select j.bucket_id from hw_job j where j.gate = 1 and j.bucket_id < filled.bucket_id order by j.bucket_id desc limit 1)
   from filled where filled.bucket_id is not null
 )
 select bucket_id from filled where bucket_id is not null;

@@ -45,10 +45,6 @@ select {run_columns} from hw_run r join hw_job j on j.id = r.job_id left join hw
 -- name: save_result
 insert into hw_result (job_id, body) values (:job_id, :body) on conflict (job_id) do update set body = excluded.body;
 
--- name: save_results
--- Results of jobs that were just completed in the same transaction.
-insert into hw_result (job_id, body) select id, body from {rows(id bigint, body text)} as r;
-
 -- name: chain_failures
 -- The failures that led to this job by automatic retries; a manual retry begins a new count.
 with recursive chain(id, retry_of, retry_auto, depth) as (

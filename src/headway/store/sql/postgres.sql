@@ -23,8 +23,9 @@ select id, name, paused_at, paused_until, pause_note, version from hw_tenant whe
 select pg_notify('headway', '');
 
 -- name: notify_others
--- Whoever says `by` has told its own process already.
-select pg_notify('headway', :by);
+-- Whoever says `by` has told its own process already. A hint need not be durable: its commit would stand in line with those
+-- of jobs, and whoever is told would hear of it later by as much.
+select set_config('synchronous_commit', 'off', true), pg_notify('headway', :by);
 
 -- name: first_places
 select b.id, -j.priority, j.position, j.created_at, j.id, j.group_id, j.stage from {ids} b cross join lateral (
@@ -35,6 +36,7 @@ select b.id, -j.priority, j.position, j.created_at, j.id, j.group_id, j.stage fr
 select nextval('hw_job_id') << 20;
 
 -- name: enqueue
+-- Jobs that go in together need not get neighbouring numbers here: each is told as a run of one.
 with t as materialized (
   select t.now, t.start, case when cast(:hold as integer) = 1 then 0 when t.start > t.now then 1 else 2 end as status
   from (select {now} as now, coalesce(cast(:not_before as bigint), {now} + cast(:delay as bigint)) as start) t
@@ -56,7 +58,7 @@ with t as materialized (
   insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor)
   select :tenant_id, 'job', id, 1, 'job.created', status, created_at, :actor from j
 )
-select id from j order by id;
+select id, 1 from j order by id;
 
 -- name: insert_retry
 with j as (
@@ -98,12 +100,15 @@ k as materialized (
 select id, fence, slot, task, params, options, attempt, ran, carries, target_id, group_id, stage from u;
 
 -- name: complete
-with d as materialized (select key::bigint as id, value::integer as fence from jsonb_each_text(:ended::jsonb)),
+with d as materialized (
+  select key::bigint as id, value::integer as fence, :results::jsonb -> key ->> 1 as result from jsonb_each_text(:ended::jsonb)),
 u as (
   update hw_job j set status = 6, finished_at = (select {now}), version = j.version + 1, ran = j.ran + (select {now}) - j.claimed_at,
     worker_id = null, slot = null, stop = null, stop_by = null, reason = null
   from d where j.id = d.id and j.fence = d.fence and j.status + 0 = 3 and j.worker_id = :worker_id
-  returning j.id, j.tenant_id, j.version, j.fence
+  returning j.id, j.tenant_id, j.version, j.fence, d.result
+), s as (
+  insert into hw_result (job_id, body) select id, result from u where result is not null
 ), r as (
   update hw_run set status = 6, finished_at = (select {now}) from u where hw_run.job_id = u.id
 ), e as (
@@ -111,6 +116,13 @@ u as (
   select tenant_id, 'job', id, version, 'job.completed', 6, (select {now}), :actor, fence from u
 )
 select id from u;
+
+-- name: take_one
+-- For SQLite alone: here a list of one is as good.
+
+-- name: result_of_one
+
+-- name: complete_one
 
 -- name: promote
 with k as materialized (

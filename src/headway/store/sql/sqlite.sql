@@ -27,15 +27,16 @@ update hw_counter set value = value + 1 where name = 'job' returning value << 20
 
 -- name: enqueue
 -- New jobs that differ only in their params and their targets, with their first events. One whose key is taken is left
--- out. `:params` is an array of texts; on a target, of [text, target id]. None are made for an inactive tenant, nor,
--- unless they are admitted, for one whose jobs are counted: who asks then finds out which it is.
-update hw_counter set value = value + json_array_length(:params) where name = 'job';
+-- out. `:params` is an array of `:count` texts; on a target, of [text, target id]. None are made for an inactive tenant, nor,
+-- unless they are admitted, for one whose jobs are counted: who asks then finds out which it is. Answers the first of the
+-- new numbers and how many there are: `returning` would keep each of them in a table of its own first.
+update hw_counter set value = value + :count where name = 'job';
 insert into hw_job (id, tenant_id, bucket_id, status, gate, priority, position, created_at, hold, target_id, template_id, not_before,
   expires_at, queued_at, key, task, params, options, created_by)
 select c.first + r.key, :tenant_id, :bucket_id, c.status, c.status = 2 and r.type = 'text', :priority, (c.first + r.key) << 20, :now,
   :hold, case when r.type <> 'text' then r.value ->> 1 end, :template_id, c.start, :expires_at, case when c.status = 2 then :now end, :key, :task,
   case when r.type = 'text' then r.value else r.value ->> 0 end, :options, :actor
-from (select value - json_array_length(:params) + 1 as first, coalesce(:not_before, :now + :delay) as start,
+from (select value - :count + 1 as first, coalesce(:not_before, :now + :delay) as start,
         case when :hold = 1 then 0 when coalesce(:not_before, :now + :delay) > :now then 1 else 2 end as status
       from hw_counter where name = 'job') c
 cross join json_each(:params) r
@@ -43,8 +44,8 @@ where exists (select 1 from hw_tenant n where n.id = :tenant_id + 0 and n.active
 on conflict (tenant_id, task, key) where key is not null and status <= 5 do nothing;
 insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor)
 select j.tenant_id, 'job', j.id, 1, 'job.created', j.status, j.created_at, :actor
-from hw_counter c join hw_job j on j.id > c.value - json_array_length(:params) where c.name = 'job'
-returning thing_id;
+from hw_counter c join hw_job j on j.id > c.value - :count where c.name = 'job';
+select c.value - :count + 1, :count from hw_counter c where c.name = 'job' and changes() > 0;
 
 -- name: insert_retry
 -- A new job in the place of a failed one: a copy of all but id, state, times and run.
@@ -83,8 +84,28 @@ from json_each(:picks) r where hw_job.id = cast(r.key as integer) and gate + 0 =
   and exists (select 1 from hw_worker w where w.id = :worker_id + 0 and w.gone_at is null)
 returning id, fence, slot, task, params, options, attempt, ran, carries, target_id, group_id, stage;
 
+-- name: take_one
+-- `take` of the one job `:id` into `:slot`. Where a commit has one job, tables for lists are a good part of its price.
+insert into hw_run (job_id, tenant_id, task, params, worker_id, started_at)
+select j.id, j.tenant_id, j.task, j.params, :worker_id, :now from hw_job j
+where j.id = :id + 0 and j.fence = 0 and j.gate + 0 = 1 and (j.expires_at is null or j.expires_at - :now > 0)
+  and exists (select 1 from hw_worker w where w.id = :worker_id + 0 and w.gone_at is null);
+insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, fence)
+select j.tenant_id, 'job', j.id, j.version + 1, 'job.claimed', 3, :now, :actor, j.fence + 1 from hw_job j
+where j.id = :id + 0 and j.gate + 0 = 1 and (j.expires_at is null or j.fence > 0 or j.expires_at - :now > 0)
+  and exists (select 1 from hw_worker w where w.id = :worker_id + 0 and w.gone_at is null);
+update hw_job set status = 3, gate = 0, fence = fence + 1, version = version + 1, worker_id = :worker_id, slot = :slot,
+  claimed_at = :now, started_at = coalesce(started_at, :now), reason = null, failure_kind = null
+where id = :id + 0 and gate + 0 = 1 and (expires_at is null or fence > 0 or expires_at - :now > 0)
+  and exists (select 1 from hw_worker w where w.id = :worker_id + 0 and w.gone_at is null)
+returning id, fence, slot, task, params, options, attempt, ran, carries, target_id, group_id, stage;
+
 -- name: complete
--- The commonest end, for many at once. `:ended` is {job id: fence}; what is returned has landed.
+-- The commonest end, for many at once. `:ended` is {job id: fence}, `:results` {job id: [fence, result]}; what is returned
+-- has landed.
+insert into hw_result (job_id, body)
+select j.id, r.value ->> 1 from json_each(:results) r join hw_job j on j.id = cast(r.key as integer)
+where j.fence = r.value ->> 0 and j.status + 0 = 3 and j.worker_id + 0 = :worker_id;
 insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, fence)
 select j.tenant_id, 'job', j.id, j.version + 1, 'job.completed', 6, :now, :actor, j.fence
 from json_each(:ended) r join hw_job j on j.id = cast(r.key as integer)
@@ -96,6 +117,23 @@ update hw_job set status = 6, finished_at = :now, version = version + 1, ran = r
   stop = null, stop_by = null, reason = null
 from json_each(:ended) r
 where hw_job.id = cast(r.key as integer) and hw_job.fence = r.value and status + 0 = 3 and worker_id + 0 = :worker_id
+returning id;
+
+-- name: result_of_one
+-- The result that goes before `complete_one`, if there is one.
+insert into hw_result (job_id, body) select j.id, :result from hw_job j
+where j.id = :id + 0 and j.fence = :fence + 0 and j.status + 0 = 3 and j.worker_id + 0 = :worker_id;
+
+-- name: complete_one
+-- `complete` of the one job `:id`, held under `:fence`.
+insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, fence)
+select j.tenant_id, 'job', j.id, j.version + 1, 'job.completed', 6, :now, :actor, j.fence from hw_job j
+where j.id = :id + 0 and j.fence = :fence + 0 and j.status + 0 = 3 and j.worker_id + 0 = :worker_id;
+update hw_run set status = 6, finished_at = :now where job_id = :id + 0 and exists (
+  select 1 from hw_job j where j.id = :id + 0 and j.fence = :fence + 0 and j.status + 0 = 3 and j.worker_id + 0 = :worker_id);
+update hw_job set status = 6, finished_at = :now, version = version + 1, ran = ran + :now - claimed_at, worker_id = null, slot = null,
+  stop = null, stop_by = null, reason = null
+where id = :id + 0 and fence = :fence + 0 and status + 0 = 3 and worker_id + 0 = :worker_id
 returning id;
 
 -- name: promote

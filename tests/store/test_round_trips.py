@@ -1,0 +1,141 @@
+"""What goes to PostgreSQL together: statements that are sent ahead, their order, their answers, and how many round
+trips a worker's turn takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from headway.engine.finish import Ended
+from headway.engine.registry import Registry
+from headway.engine.worker import Wishes, Worker
+from headway.model.job import Claim
+from headway.model.outcome import Completed
+from headway.store.db import Call, Row, Tx
+from headway.store.postgres import PostgresTx
+from tests.support.life import TASK, Life
+from tests.support.plans import make, states
+
+
+@pytest.fixture
+def life(database_url: str) -> Iterator[Life]:
+    with Life(database_url) as life:
+        life.set_limit(None)
+        yield life
+
+
+def note(tx: Tx, text: str) -> None:
+    tx.send("save_setting", name="note", value=text)
+
+
+def noted(life: Life) -> list[Row]:
+    return life.sql("select value from hw_setting where name = 'note'")
+
+
+def test_what_is_sent_comes_before_what_is_run_and_is_answered(life: Life) -> None:
+    def work(tx: Tx) -> None:
+        first = tx.send("read_setting", name="note")
+        note(tx, '"one"')
+        second = tx.send("read_setting", name="note")
+        assert [row[0] for row in tx.run("read_setting", name="note")] == ['"one"']
+        assert (first(), [row[0] for row in second()]) == ([], ['"one"'])
+        note(tx, '"two"')
+        third = tx.send("read_setting", name="note")
+        assert [row[0] for row in third()] == ['"two"'] == [row[0] for row in third()]
+
+    life.database.transact("work", work)
+    assert noted(life) == [('"two"',)]
+
+
+def test_what_is_sent_is_committed_without_another_statement(life: Life) -> None:
+    life.database.transact("work", lambda tx: note(tx, '"one"'))
+    assert noted(life) == [('"one"',)]
+
+
+def test_what_is_sent_is_undone_with_its_transaction(life: Life) -> None:
+    def work(tx: Tx) -> None:
+        note(tx, '"one"')
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        life.database.transact("work", work)
+    assert noted(life) == []
+
+
+# --- a turn -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def trips() -> Iterator[list[str]]:
+    """The round trips of transactions but for their begin: the names of what goes together."""
+    found: list[str] = []
+    together, send = PostgresTx._together, PostgresTx._send
+    inside = False
+
+    def pipelined(tx: PostgresTx, calls: Sequence[Call], *, commit: bool = False) -> list[list[Row]]:
+        nonlocal inside
+        names = [name for (name, _), _ in tx.unsent] + [name for name, _ in calls] + ["commit"] * commit
+        found.append(" ".join(names))
+        inside = True
+        try:
+            return together(tx, calls, commit=commit)
+        finally:
+            inside = False
+
+    def alone(tx: PostgresTx, text: str, params: object) -> object:
+        if not inside:
+            found.append(text[:40])
+        return send(tx, text, params)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PostgresTx, "_together", pipelined)
+        patch.setattr(PostgresTx, "_send", alone)
+        yield found
+
+
+@pytest.fixture
+def worker(postgres_url: str) -> Iterator[tuple[Life, Worker]]:
+    """One that nobody starts: a test makes its turns."""
+    with Life(postgres_url) as life:
+        life.set_limit(None)
+        worker = Worker(life.database, Registry(), Wishes(slots=1))
+        life.database.transact("register", worker._register)
+        worker.serves = frozenset({TASK})
+        yield life, worker
+
+
+def turn(worker: Worker, *ended: Claim) -> list[Claim]:
+    """Ends these and claims one."""
+    lost: list[Claim] = []
+    ends = [Ended(claim, Completed("7")) for claim in ended]
+    fresh = worker.database.transact("turn", lambda tx: worker._write(tx, ends, [], [0], lost, set()))
+    assert lost == []
+    return fresh
+
+
+def test_a_turn_is_two_round_trips_after_its_begin(worker: tuple[Life, Worker]) -> None:
+    life, one = worker
+    ids = [life.enqueue() for _ in range(4)]
+    claimed = turn(one, *turn(one))
+    with trips() as found:
+        claimed += turn(one, claimed[0])
+    assert found == ["pin_plans complete claim_lock claim_view first_of_bucket", "take commit"]
+    assert [claim.job_id for claim in claimed] == ids[1:3]
+    assert life.sql("select job_id, body from hw_result order by job_id") == [(ids[0], "7"), (ids[1], "7")]
+
+
+def test_a_turn_from_step_to_step_is_four(worker: tuple[Life, Worker]) -> None:
+    life, one = worker
+    made = make(life, "a", "b", "c")
+    claimed = turn(one, *turn(one))
+    with trips() as found:
+        turn(one, *claimed)
+    assert found == [
+        "pin_plans lock_groups_and_followers complete ended_stages",
+        "open_stage release_stage unfilled_members group_event held_in_stage",
+        "claim_lock claim_view first_of_bucket",
+        "take commit",
+    ]
+    assert states(life, made) == {"a": "COMPLETED", "b": "COMPLETED", "c": "RUNNING"}
