@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import psycopg
 import pytest
 
 from headway.engine.finish import Ended
 from headway.engine.registry import Registry
 from headway.engine.worker import Wishes, Worker
+from headway.errors import HeadwayError
 from headway.model.job import Claim
 from headway.model.outcome import Completed
 from headway.store.db import Call, Row, Tx
@@ -64,6 +66,18 @@ def test_what_is_sent_is_undone_with_its_transaction(life: Life) -> None:
     assert noted(life) == []
 
 
+def test_what_was_sent_in_vain_has_no_answer(postgres_url: str) -> None:
+    with Life(postgres_url) as life:
+        tx = life.database.begin("work")
+        answer = tx.send("read_setting", name="note")
+        tx.send("take", picks="no JSON", worker_id=1, actor="{}")
+        with pytest.raises(psycopg.errors.InvalidTextRepresentation):
+            answer()
+        with pytest.raises(HeadwayError, match="its round trip failed"):
+            answer()
+        life.database.end(tx)
+
+
 # --- a turn -------------------------------------------------------------------------------------------------------
 
 
@@ -76,7 +90,9 @@ def trips() -> Iterator[list[str]]:
 
     def pipelined(tx: PostgresTx, calls: Sequence[Call], *, commit: bool = False) -> list[list[Row]]:
         nonlocal inside
-        names = [name for (name, _), _ in tx.unsent] + [name for name, _ in calls] + ["commit"] * commit
+        names = (
+            [name for (name, _) in (one.call for one in tx.unsent)] + [name for name, _ in calls] + ["commit"] * commit
+        )
         found.append(" ".join(names))
         inside = True
         try:

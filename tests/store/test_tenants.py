@@ -233,7 +233,7 @@ def test_who_frees_a_place_of_a_tenant_tells_the_others(postgres_life: Life) -> 
     woken: list[bool] = []
 
     def turn(tx: Tx) -> None:
-        claims.complete(tx, life.worker_id, life.actor(), {claim.job_id: claim.fence}, {})
+        assert claims.complete(tx, life.worker_id, life.actor(), {claim.job_id: claim.fence}, {})()
         lanes = Lanes(life.database)
         view, _ = claims.lock_and_look(tx, lanes, life.actor())
         who = {"worker_id": life.worker_id, "actor": life.actor(), "slots": [7]}

@@ -70,7 +70,7 @@ class Town(World):
         self.life.clock.advance(10)
         claim = self.life.claim(self.job(group_id, step))
         self.run(
-            lambda tx: claims.complete(tx, self.life.worker_id, self.life.actor(), {claim.job_id: claim.fence}, {})
+            lambda tx: claims.complete(tx, self.life.worker_id, self.life.actor(), {claim.job_id: claim.fence}, {})()
         )
 
     def plan(self, *steps: str, **fields: Any) -> int:

@@ -176,6 +176,14 @@ def _has_died(connection: psycopg.Connection[Any]) -> bool:
 _WALL = "select set_config('role', %(role)s, true), set_config('headway.tenant_id', %(tenant)s, true)"
 
 
+class Sent:
+    """A statement that goes with the next round trip. Its rows are there afterwards, if that went well."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.rows: list[Row] | None = None
+
+
 class PostgresTx(Tx):
     def __init__(self, database: PostgresDatabase, connection: psycopg.Connection[Any], label: str) -> None:
         super().__init__(database, label)
@@ -183,7 +191,7 @@ class PostgresTx(Tx):
         self.texts = self.plain_texts = database.texts
         self.behind: int | None = None
         self.pinned: dict[str, object] = {"now": database.clock.now()} if database.frozen else {}
-        self.unsent: list[tuple[Call, list[Row]]] = []
+        self.unsent: list[Sent] = []
 
     def run(self, name: str, /, **params: object) -> list[Row]:
         if self.unsent:
@@ -192,13 +200,15 @@ class PostgresTx(Tx):
             return self._fetch([self._send(text, params) for text in self.texts[name]])
 
     def send(self, name: str, /, **params: object) -> Answer:
-        waiting = ((name, params), list[Row]())
-        self.unsent.append(waiting)
+        sent = Sent((name, params))
+        self.unsent.append(sent)
 
         def answer() -> list[Row]:
-            if any(one is waiting for one in self.unsent):
+            if sent in self.unsent:
                 self._together(())
-            return waiting[1]
+            if sent.rows is None:
+                raise HeadwayError(f"{name} was sent, and its round trip failed")
+            return sent.rows
 
         return answer
 
@@ -215,14 +225,14 @@ class PostgresTx(Tx):
         """What was sent before and these, in one round trip. The end of a pipeline waits for all answers: to ask for
         them before would be a second one."""
         ahead, self.unsent = self.unsent, []
-        every = [*(call for call, _ in ahead), *calls]
+        every = [*(one.call for one in ahead), *calls]
         with self._committing() if commit else translated(), self.connection.pipeline():
             sent = [[self._send(text, params) for text in self.texts[name]] for name, params in every]
             if commit:
                 self.connection.execute("commit")
         answers = [self._fetch(cursors) for cursors in sent]
-        for (_, rows), answer in zip(ahead, answers, strict=False):
-            rows += answer
+        for one, answer in zip(ahead, answers, strict=False):
+            one.rows = answer
         return answers[len(ahead) :]
 
     def run_beyond(self, name: str, /, **params: object) -> list[Row]:

@@ -333,7 +333,7 @@ class SqliteWaiter(Waiter):
     def wait(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         # The log tells of our own commits too. Who is busy is nudged by its own work before that is worth a look.
-        if self.nudges.poll(min(seconds, NUDGED_WITHIN) * 1000):
+        if self.nudges.poll(max(0.0, min(seconds, NUDGED_WITHIN)) * 1000):
             self._drain(self.reading)
             return
         timeout, step = 0.0, 0.001

@@ -34,17 +34,16 @@ select 1 from hw_job where group_id = :group_id and group_id is not null and sta
 
 -- name: ended_stages
 -- Those of these groups whose stage has no job that has not ended, each with the members of that stage as `stage_members`
--- gives them, or with nulls if it has none.
-select g.id, m.id, m.step, m.stage, m.status, m.options, m.reason, m.error, m.fence from (
-  select x.id, x.stage, (
-    select 1 from hw_job j where j.group_id = x.id and j.group_id is not null and j.stage = x.stage and j.status <= 5 limit 1) as found
-  from {ids} i join hw_group x on x.id = i.id where x.finished_at is null and x.stage >= 0) g
-left join (
-  select j.group_id, j.id, j.step, j.stage, j.status, j.options, j.reason, r.error, j.fence from hw_job j left join hw_run r on r.job_id = j.id
-  where j.group_id is not null
-    and not exists (select 1 from hw_job c where c.retry_of = j.id and c.retry_of is not null and c.group_id = j.group_id)) m
-  on m.group_id = g.id and m.stage = g.stage
-where g.found is null order by g.id, m.id;
+-- gives them, or with nulls if it has none. The groups first, by their numbers, whatever the statistics say.
+with g as materialized (
+  select i.id, (select x.stage from hw_group x where x.id = i.id and x.finished_at is null and x.stage >= 0) as stage from {ids} i)
+select g.id, m.id, m.step, m.stage, m.status, m.options, m.reason, r.error, m.fence from g
+left join hw_job m on m.group_id = g.id and m.group_id is not null and m.stage = g.stage
+  and not exists (select 1 from hw_job c where c.retry_of = m.id and c.retry_of is not null and c.group_id = m.group_id)
+left join hw_run r on r.job_id = m.id
+where g.stage is not null and not exists (
+  select 1 from hw_job j where j.group_id = g.id and j.group_id is not null and j.stage = g.stage and j.status <= 5)
+order by g.id, m.id;
 
 -- name: group_event
 -- What was just changed about a group, with the version its row has since.
