@@ -116,7 +116,7 @@ def worker(postgres_url: str) -> Iterator[tuple[Life, Worker]]:
     """One that nobody starts: a test makes its turns."""
     with Life(postgres_url) as life:
         life.set_limit(None)
-        worker = Worker(life.database, Registry(), Wishes(slots=1))
+        worker = Worker(life.database, Registry(), Wishes(slots=2))
         life.database.transact("register", worker._register)
         worker.serves = frozenset({TASK})
         yield life, worker
@@ -128,7 +128,12 @@ def turn(worker: Worker, *ended: Claim) -> list[Claim]:
     ends = [Ended(claim, Completed("7")) for claim in ended]
     fresh = worker.database.transact("turn", lambda tx: worker._write(tx, ends, [], [0], lost, set()))
     assert lost == []
-    return fresh
+    return fresh or []
+
+
+def keen_turn(worker: Worker) -> list[Claim] | None:
+    """Claims one if nobody else is claiming."""
+    return worker.database.transact("turn", lambda tx: worker._write(tx, [], [], [1], [], set(), True))
 
 
 def test_a_turn_is_two_round_trips_after_its_begin(worker: tuple[Life, Worker]) -> None:
@@ -155,3 +160,43 @@ def test_a_turn_from_step_to_step_is_four(worker: tuple[Life, Worker]) -> None:
         "take commit",
     ]
     assert states(life, made) == {"a": "COMPLETED", "b": "COMPLETED", "c": "RUNNING"}
+
+
+def test_a_nudge_is_answered_in_two(worker: tuple[Life, Worker]) -> None:
+    life, one = worker
+    first, second = life.enqueue(), life.enqueue()
+    turn(one)  # and one kind of work is known
+    with trips() as found:
+        claimed = keen_turn(one)
+    assert found == ["pin_plans try_claim_lock claim_view first_of_bucket", "take commit"]
+    assert [claim.job_id for claim in claimed or ()] == [second] != [first]
+
+
+def test_a_nudge_waits_for_nobody_who_claims(worker: tuple[Life, Worker]) -> None:
+    life, one = worker
+    job = life.enqueue()
+    other = life.database.begin("other")
+    other.run("claim_lock")
+    assert keen_turn(one) is None
+    assert life.status(job) == "QUEUED"
+    life.database.end(other)
+    assert [claim.job_id for claim in keen_turn(one) or ()] == [job]
+
+
+def test_who_is_nudged_for_nothing_while_another_claims_goes_back_to_sleep(worker: tuple[Life, Worker]) -> None:
+    life, one = worker
+    other = life.database.begin("other")
+    other.run("claim_lock")
+    one.nudged = True
+    assert one.tick() > 1
+    life.database.end(other)
+
+
+def test_who_is_not_nudged_only_reads(worker: tuple[Life, Worker]) -> None:
+    _, one = worker
+    one.tick()
+    with trips() as found:
+        one.tick()
+        one.nudged = True
+        one.tick()
+    assert found == ["pin_plans claim_view", "pin_plans try_claim_lock claim_view"]

@@ -32,6 +32,17 @@ def lock_and_look(tx: Tx, lanes: Lanes, actor: Actor, likely: Likely | None = No
         view = look(tx)
     else:
         view = look(tx, ("claim_lock", {}), likely=likely)
+    return _settle(tx, view, lanes, actor, barred)
+
+
+def look_if_free(tx: Tx, lanes: Lanes, actor: Actor, likely: Likely | None) -> tuple[View, bool] | None:
+    """`lock_and_look`, for a transaction that has changed nothing; None if somebody has the lock."""
+    free = tx.send("try_claim_lock")
+    view = look(tx, likely=likely)
+    return _settle(tx, view, lanes, actor, set()) if free()[0][0] else None
+
+
+def _settle(tx: Tx, view: View, lanes: Lanes, actor: Actor, barred: set[int]) -> tuple[View, bool]:
     moved = promote(tx, actor) if view.due_now else 0
     changed, elsewhere = bool(moved), view.due_now and not moved
     if view.touched or tx.touched:

@@ -98,7 +98,8 @@ class Waiter(ABC):
     """A place to sleep until somebody may have made work; hints only, polling is the truth."""
 
     @abstractmethod
-    def wait(self, seconds: float) -> None: ...
+    def wait(self, seconds: float) -> bool:
+        """Whether somebody may have; else the time is over."""
 
     @abstractmethod
     def nudge(self) -> None: ...

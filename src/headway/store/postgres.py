@@ -443,9 +443,10 @@ class PostgresWaiter(Waiter):
         self.database = database
         self.event = threading.Event()
 
-    def wait(self, seconds: float) -> None:
-        self.event.wait(seconds)
+    def wait(self, seconds: float) -> bool:
+        nudged = self.event.wait(seconds)
         self.event.clear()
+        return nudged
 
     def nudge(self) -> None:
         self.event.set()

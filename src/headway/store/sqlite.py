@@ -330,25 +330,27 @@ class SqliteWaiter(Waiter):
         self.poll.register(fd, select.POLLIN)
         return fd
 
-    def wait(self, seconds: float) -> None:
+    def wait(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
         # The log tells of our own commits too. Who is busy is nudged by its own work before that is worth a look.
         if self.nudges.poll(max(0.0, min(seconds, NUDGED_WITHIN)) * 1000):
             self._drain(self.reading)
-            return
+            return True
         timeout, step = 0.0, 0.001
         while True:
             ready = [fd for fd, _ in self.poll.poll(timeout * 1000)]
             if self.reading in ready:
                 self._drain(self.reading)
-                return
+                return True
             now = time.monotonic()
             if self.watch in ready and self._drain(self.watch):
                 # The log is written before the commit can be seen: look again for a moment.
                 self.suspicious_until, step = now + VISIBLE_WITHIN, 0.001
             suspicious = now < self.suspicious_until or self.watch is None
-            if (suspicious and self._others_committed()) or now >= deadline:
-                return
+            if suspicious and self._others_committed():
+                return True
+            if now >= deadline:
+                return False
             timeout = deadline - now
             if suspicious:
                 timeout, step = min(timeout, step), min(step * 2, POLL_WITHOUT_INOTIFY)

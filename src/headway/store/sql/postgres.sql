@@ -8,6 +8,9 @@ select pg_advisory_xact_lock(7236838301);
 -- any lock it waits for.
 select pg_advisory_xact_lock(7236838302);
 
+-- name: try_claim_lock
+select pg_try_advisory_xact_lock(7236838302);
+
 -- name: pin_plans
 -- For this transaction only, because a pooler may stand in between. Statistics of a queue are always out of date:
 -- these keep the planner on the indexes made for these statements.

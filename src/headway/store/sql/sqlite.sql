@@ -7,6 +7,9 @@
 -- name: claim_lock
 -- `begin immediate` is the lock.
 
+-- name: try_claim_lock
+select 1;
+
 -- name: pin_plans
 -- SQLite plans from the schema alone.
 
