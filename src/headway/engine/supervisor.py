@@ -18,6 +18,8 @@ from headway.errors import Unreachable
 
 log = logging.getLogger("headway")
 LOOK_SECONDS = 0.05
+# Where nobody waits for the end of a burst: a signal wakes at once, and a worker that was given up can wait for this.
+SELDOM = 0.5
 # For the other parts, all of which end at once but the deliverer, which waits for answers (deliverer.FAREWELL).
 FAREWELL = 5.0
 
@@ -98,7 +100,7 @@ class Supervisor:
     def run(self, *, until_idle: bool = False) -> int:
         """Until a signal comes (or, in a burst, until there is nothing left to do)."""
         self.start()
-        while not self.wanted.wait(LOOK_SECONDS):
+        while not self.wanted.wait(LOOK_SECONDS if until_idle else SELDOM):
             worker = self.worker
             if worker is None:
                 continue
