@@ -1,4 +1,4 @@
-"""The database itself: `db migrate`, `backup`, `restore`, `check`."""
+"""The database itself: `db migrate`, `backup`, `restore`, `check`, `promote`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 db = family("Make, copy and check the database.")
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
+Url = Annotated[str, typer.Argument(metavar="URL", help="An empty database: postgresql://user@host/name.")]
 
 
 @command(db, "migrate")
@@ -100,6 +101,20 @@ def restore(call: Call, file: File, yes: Yes = False) -> None:
         call.out.show(f"{shown(settings)} is as in {file} now" + (f"; what it was is in {kept}" if kept else ""))
 
 
+@command(db, "promote")
+def promote(call: Call, url: Url, yes: Yes = False) -> None:
+    """Move everything from the SQLite file to PostgreSQL: all or nothing. Refused while anybody works; the file is
+    closed afterwards."""
+    from headway.errors import Refused
+
+    settings = call.settings()
+    try:
+        from headway.cli import promoting
+    except ImportError as error:
+        raise Refused("PostgreSQL needs its driver: install headway[postgres]", code="missing_driver") from error
+    promoting.answer(call.out, settings, url, promoting.promote(call.out, settings, url, yes=yes))
+
+
 def _restore_file(settings: Settings, file: Path, question: str, *, yes: bool) -> str | None:
     from headway.cli import copying
 
@@ -113,8 +128,8 @@ def _restore_file(settings: Settings, file: Path, question: str, *, yes: bool) -
 
 def _refuse_busy(settings: Settings) -> None:
     """No worker may live in a database that is replaced. One that is damaged or not there has none to ask about."""
+    from headway.cli.idle import refuse_workers
     from headway.cli.opening import is_file, open_existing
-    from headway.engine.limits import living
     from headway.errors import Refused, Unreachable
 
     try:
@@ -125,9 +140,6 @@ def _refuse_busy(settings: Settings) -> None:
         return
     try:
         with database.read() as tx:
-            alive = living(tx)
+            refuse_workers(tx)
     finally:
         database.close()
-    if alive:
-        where = ", ".join(f"pid {worker.pid} on {worker.host}" for worker in alive[:3])
-        raise Refused(f"{len(alive)} worker{'s' if len(alive) > 1 else ''} at work ({where}): stop them first")

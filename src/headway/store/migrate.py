@@ -23,6 +23,12 @@ def migrate(database: Database) -> list[int]:
     return ran
 
 
+def migrate_within(tx: Tx) -> None:
+    """The same as a part of a transaction of the caller's: all of it, or nothing."""
+    for version in versions():
+        _apply(tx, version)
+
+
 def _apply(tx: Tx, version: int) -> int:
     """Unless it is there already. Returns the version that was there."""
     tx.run("lock_schema")

@@ -19,6 +19,7 @@ from headway.clock import Clock
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.store.db import Database, Row, Tx, Waiter, load_statements, render, statements_of
 from headway.store.rows import fragments as column_fragments
+from headway.store.sealing import SAID, TABLE, refuse_moved
 
 BUSY_SECONDS = 30.0
 # What a commit may be late behind the first write to the log, seen from another process.
@@ -122,6 +123,8 @@ def ours(error: apsw.Error) -> Exception:
             return Unreachable("the disk is full: free some space; nothing was changed")
         case apsw.IOError() | apsw.CantOpenError():
             return Unreachable(f"the database file cannot be read or written: {error}")
+        case apsw.ConstraintError() if str(error).startswith(SAID):
+            return Refused(f"{error}: set `database` to that address", code="moved")
     return error
 
 
@@ -137,9 +140,10 @@ class SqliteDatabase(Database):
     dialect = "sqlite"
     one_writer = True
 
-    def __init__(self, path: str, *, clock: Clock | None = None) -> None:
+    def __init__(self, path: str, *, clock: Clock | None = None, even_moved: bool = False) -> None:
         super().__init__(path, clock)
         refuse_affected(lib_version())
+        self.even_moved = even_moved
         self.path = str(Path(path).absolute())
         self.texts = texts()
         self.writing = threading.Lock()
@@ -177,6 +181,8 @@ class SqliteDatabase(Database):
         tables = {name for (name,) in connection.execute("select name from sqlite_schema where type = 'table'")}
         if tables and "hw_schema" not in tables:
             raise Unreachable(f"{self.path} is a database of another program: name another file in `database`")
+        if TABLE in tables and not self.even_moved:
+            refuse_moved(connection, self.path)
 
     def begin(self, label: str) -> SqliteTx:
         self.writing.acquire()

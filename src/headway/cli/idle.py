@@ -1,0 +1,41 @@
+"""What has to be so before a database is replaced or moved: nobody is at work in it."""
+
+from __future__ import annotations
+
+from headway.engine.limits import living
+from headway.errors import Refused
+from headway.store import reservations
+from headway.store.db import Tx
+
+SHOWN = 3
+
+
+def refuse_workers(tx: Tx) -> None:
+    alive = living(tx)
+    if alive:
+        where = ", ".join(f"pid {worker.pid} on {worker.host}" for worker in alive[:SHOWN])
+        raise Refused(f"{len(alive)} worker{'s' if len(alive) > 1 else ''} at work ({where}): stop them first")
+
+
+def refuse_work(tx: Tx) -> None:
+    """Neither workers nor direct calls, nor what a worker that died has left RUNNING."""
+    refuse_workers(tx)
+    ((now,),) = tx.run("time")
+    held = [one.id for one in reservations.active(tx) if one.expires_at is not None and one.expires_at > now]
+    if held:
+        raise Refused(
+            f"{_listed('reservation', held)} active (a direct call, `headway hold`): let them end, or release them"
+        )
+    running = sorted(row[0] for row in tx.run("running_jobs"))
+    if running:
+        raise Refused(
+            f"{_listed('job', running)} RUNNING, left by a worker that died: start `headway up --roles api`, which"
+            " recovers what is lost, stop it, and try again"
+        )
+
+
+def _listed(noun: str, ids: list[int]) -> str:
+    """`job 7 is`, `jobs 7, 8, 9 and 2 more are`"""
+    more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
+    numbers = ", ".join(map(str, ids[:SHOWN]))
+    return f"{noun} {numbers} is" if len(ids) == 1 else f"{noun}s {numbers}{more} are"

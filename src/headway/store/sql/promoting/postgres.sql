@@ -1,0 +1,55 @@
+-- The destination of `headway db promote`: what is there, and what is put into it.
+
+-- name: columns
+-- Every table of ours with its columns.
+select c.relname, a.attname from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+where c.relkind = 'r' and c.relnamespace = current_schema()::regnamespace and c.relname like 'hw\_%' order by c.relname, a.attnum;
+
+-- name: references
+-- Which tables need the rows of which others first.
+select c.relname, r.relname from pg_constraint k join pg_class c on c.oid = k.conrelid join pg_class r on r.oid = k.confrelid
+where k.contype = 'f' and c.relnamespace = current_schema()::regnamespace and c.relname like 'hw\_%';
+
+-- name: identities
+-- Which columns are numbered by PostgreSQL.
+select c.relname, a.attname from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attidentity <> ''
+where c.relkind = 'r' and c.relnamespace = current_schema()::regnamespace and c.relname like 'hw\_%' order by c.relname;
+
+-- name: session
+-- For this transaction alone. It stands still while the file is read, it waits for nobody, and what it commits is on disk.
+set local idle_in_transaction_session_timeout = 0;
+set local statement_timeout = 0;
+set local lock_timeout = '5s';
+set local synchronous_commit = on;
+set local client_min_messages = warning;
+
+-- name: lock
+-- Nobody looks at tables that are there already, or puts something into them, until this is over.
+lock table {tables} in access exclusive mode;
+
+-- name: some
+select 1 from {table} limit 1;
+
+-- name: clear
+-- What a migration puts there comes from the file instead.
+delete from {table};
+
+-- name: copy
+copy {table} ({columns}) from stdin;
+
+-- name: rows
+select {columns} from {table};
+
+-- name: highest
+select coalesce(max({column}), 0) from {table};
+
+-- name: restart_identity
+-- Not `setval`, which no rollback undoes.
+alter table {table} alter column {column} restart with {number};
+
+-- name: restart_jobs
+alter sequence hw_job_id restart with {number};
+
+-- name: analyze
+-- Otherwise the first claims would be planned for empty tables.
+analyze {table};
