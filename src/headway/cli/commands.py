@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import applying, demo, developing, hold, running, serving, system
+from headway.cli import applying, demo, developing, doctor, hold, running, serving, system
 from headway.cli.db import db
 from headway.cli.executions import executions
 from headway.cli.groups import groups
@@ -16,6 +16,7 @@ from headway.cli.limits import limits
 from headway.cli.queue import queue
 from headway.cli.runs import runs
 from headway.cli.schedules import schedules
+from headway.cli.service import service
 from headway.cli.settings import config
 from headway.cli.targets import targets
 from headway.cli.templates import templates
@@ -48,7 +49,7 @@ def build() -> TyperGroup:
     """The command tree, ready to be run."""
     root = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
     root.callback()(_root)
-    for part in (demo, serving, developing, running, hold, system, applying):
+    for part in (demo, serving, developing, running, hold, system, applying, doctor):
         part.register(root)
     families = {
         "jobs": jobs,
@@ -66,6 +67,7 @@ def build() -> TyperGroup:
         "workers": system.workers,
         "db": db,
         "config": config,
+        "service": service,
     }
     for name, one in families.items():
         root.add_typer(one, name=name)
