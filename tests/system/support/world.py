@@ -85,6 +85,8 @@ class Hand(Worker):
         while True:
             before = (self.claimed, self.finished, self.world.time_moved)
             self.turn(leaving)
+            if self.ended_work:  # what an earlier turn had begun, and ended after this one looked
+                continue
             if before == (self.claimed, self.finished, self.world.time_moved) and not self.world.wait_for_due():
                 return
 
