@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headway.model import lanes as rules
 from headway.model import picking
 from headway.model.lanes import BURST, Bucket, Place, Reserved, Rooms, grants, head
-from headway.model.picking import Aged, Aging, Pick, plan, plan_aged
+from headway.model.picking import Aged, Aging, Pick, plan, plan_aged, plan_line
 
 Queue = dict[int, list[Place]]
 ALONE: tuple[int | None, int | None] = (None, None)  # of no group and no stage
@@ -85,6 +85,33 @@ def test_the_plan_is_what_a_walk_through_the_whole_queue_takes(
     picks = plan(count, buckets, rooms_of(buckets, capacity, running), source.of)
     assert ids(picks) == oracle(count, buckets, capacity, running, queue)
     assert source.asked <= len(picks) + len(buckets)
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.integers(1, 12), situations(), st.sets(st.integers(1, 30)), st.sets(st.integers(1, 4)))
+def test_a_line_gives_what_the_buckets_give(
+    count: int,
+    situation: tuple[list[Bucket], dict[int, int | None], list[Bucket], Queue],
+    barred: set[int],
+    shared: set[int],
+) -> None:
+    """Also what is left of the rooms is the same, where stages run in some lanes (`shared`)."""
+    buckets, capacity, running, queue = situation
+    one = rooms_of(buckets, capacity, running)
+    one.barred, one.stages = barred, {lane: {(1, 0)} for lane in shared if capacity.get(lane) is not None}
+    one.closed = {lane for lane in shared if lane % 2}
+    other = one.copy()
+    line = sorted((place, bucket.id, bucket) for bucket in buckets for place in queue[bucket.id])
+    picks = plan_line(count, ((bucket, place) for place, _, bucket in line), one)
+    assert picks == plan(count, buckets, other, Source(queue).of)
+    assert (one.free, one.barred, one.stages) == (other.free, other.barred, other.stages)
+
+
+def test_a_line_with_a_member_of_a_stage_has_to_be_planned_otherwise() -> None:
+    bucket = Bucket(1, 1, "t", ())
+    line: list[tuple[Bucket, Place]] = [(bucket, (0, n, 0, n, 7 if n == 2 else None, 0)) for n in (1, 2, 3)]
+    assert ids(plan_line(1, line, Rooms()) or []) == [1]
+    assert plan_line(2, line, Rooms()) is None
 
 
 @settings(max_examples=200, deadline=None)

@@ -67,6 +67,25 @@ def plan(
     return _take_turns(count, lines, turns, look)
 
 
+def plan_line(count: int, line: Iterable[tuple[Bucket, Place]], rooms: Rooms) -> list[Pick] | None:
+    """The same where all stand in one line already. None where a member of a stage is among them: what that does to a
+    lane depends on whoever else waits for it."""
+    picks: list[Pick] = []
+    for bucket, place in line:
+        if place[4] is not None:
+            return None
+        if place[3] in rooms.barred:
+            continue
+        if rooms.admits(bucket):
+            rooms.enter(bucket)
+            picks.append(Pick(place[3], bucket))
+            if len(picks) == count:
+                break
+        elif rooms.keeps(bucket):
+            rooms.drain(bucket.lanes)
+    return picks
+
+
 C = TypeVar("C")
 
 

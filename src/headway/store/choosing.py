@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Sequence
 
 from headway.clock import micros
 from headway.model import lanes as rules
-from headway.model.lanes import Bucket, Place, Reserved, Rooms, rooms_of
-from headway.model.picking import Aging, Levels, Others, Pick, Source, Turns, in_turn, plan, plan_aged
+from headway.model.lanes import Bucket, Reserved, Rooms, rooms_of
+from headway.model.picking import Aging, Levels, Others, Pick, Source, Turns, in_turn, plan, plan_aged, plan_line
 from headway.store import reservations
 from headway.store.claim_view import Places, View, levels_of
 from headway.store.db import Row, Tx
@@ -33,8 +33,10 @@ class Sight:
 
     def ready(self) -> list[Bucket]:
         """The buckets with jobs, but for those of an older policy: what is left there gets its lanes first."""
-        current = self.lanes.current
-        return [bucket for bucket in self.lanes.load(self.tx, self.view.ready) if current.get(bucket.id, True)]
+        current, found = self.lanes.current, self.lanes.load(self.tx, self.view.ready)
+        if False in map(current.get, self.view.ready):
+            return [bucket for bucket in found if current.get(bucket.id, True)]
+        return found
 
     def places(self, buckets: Sequence[Bucket], count: int, others: Others) -> Source:
         return Places(self.tx, self.view, buckets, count, others).of
@@ -121,46 +123,48 @@ def pick_open(sight: Sight, rooms: Rooms, knows: Knows, count: int) -> list[Pick
     if 0 in view.paused:
         return []
     paused, ready = view.paused, sight.ready()
+    rooms.barred |= view.barred
+    turns = _turns(sight, ready)
+    if turns is None and aging is None and len(ready) > MANY and not rooms.joins:
+        picks = _from_the_front(sight, ready, rooms, knows, count)
+        if picks is not None:
+            return picks
     open_buckets = [b for b in ready if rooms.admits(b) and b.tenant_id not in paused and knows(b.task)]
     if rooms.joins:
         open_buckets += [b for b in ready if rooms.keeps(b) and b.tenant_id not in paused and knows(b.task)]
     if not open_buckets:
         return []
-    rooms.barred |= view.barred
 
     def others() -> list[Bucket]:
         """What is not for this worker may still wait for a lane."""
         return [b for b in ready if b.tenant_id not in paused and not knows(b.task)]
 
-    turns = _turns(sight, ready)
     if aging is not None:
         levels = sight.levels(open_buckets)
         return plan_aged(count, levels, rooms, Aging(micros(aging), view.now), others, sight.levels, turns)
-    if turns is None and len(open_buckets) > MANY and not rooms.joins:
-        picks = _from_the_front(sight, open_buckets, rooms, count)
-        if picks is not None:
-            return picks
     near, far = _near(open_buckets, turns, count)
     places = sight.places(near, count, lambda: [*far, *others()])
     return plan(count, open_buckets, rooms, places, others, turns)
 
 
-def _from_the_front(sight: Sight, buckets: Sequence[Bucket], rooms: Rooms, count: int) -> list[Pick] | None:
+def _from_the_front(sight: Sight, ready: Sequence[Bucket], rooms: Rooms, knows: Knows, count: int) -> list[Pick] | None:
     """The same from the first jobs of one tenant's queue alone, which costs the same however many kinds of work there
     are. None if they do not fill the claim: then the best of what is left may be anywhere."""
-    known, limit = {bucket.id: bucket for bucket in buckets}, 2 * count + SPARE
-    found = sight.front(buckets[0].tenant_id, limit)
+    first = next((b for b in ready if rooms.admits(b) and b.tenant_id not in sight.view.paused and knows(b.task)), None)
+    if first is None:
+        return None
+    limit = 2 * count + SPARE
+    found = sight.front(first.tenant_id, limit)
     if found is None:
         return None
-    places: dict[int, list[Place]] = {}
-    for bucket_id, gate, *place in found:
-        if gate == 1 and bucket_id in known:
-            if place[4] is not None:  # a stage: what it does to a lane depends on whoever waits for that, of all kinds
-                return None
-            places.setdefault(bucket_id, []).append(tuple(place))
+    known = {bucket.id: bucket for bucket in ready}
     left = rooms.copy()
-    picks = plan(count, [known[bucket_id] for bucket_id in places], left, lambda bucket: iter(places[bucket.id]))
-    if len(picks) < count and len(found) == limit:
+    picks = plan_line(
+        count,
+        ((known[row[0]], row[2:]) for row in found if row[1] == 1 and row[0] in known and knows(known[row[0]].task)),
+        left,
+    )
+    if picks is None or (len(picks) < count and len(found) == limit):
         return None
     rooms.become(left)
     return picks

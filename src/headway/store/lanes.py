@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 
 from headway.errors import BadInput, NotFound
@@ -210,22 +210,21 @@ class Lanes:
     # --- claiming ---
 
     def load(self, tx: Tx, ids: Collection[int]) -> list[Bucket]:
-        unknown = [bucket_id for bucket_id in ids if bucket_id not in self.by_id]
-        if unknown:
+        known = self.by_id
+        if unknown := [bucket_id for bucket_id in ids if bucket_id not in known]:
             # A bucket made in this transaction goes with it if it fails, and SQLite gives its number away again.
-            known = dict(self.by_id) if tx.made_bucket else self.by_id
+            known = dict(known) if tx.made_bucket else known
             for bucket_id, tenant_id, task, lanes, on_target in tx.run("buckets_by_id", ids=json.dumps(unknown)):
                 known[bucket_id] = Bucket(bucket_id, tenant_id, task, tuple(json.loads(lanes)), bool(on_target))
-            return [known[bucket_id] for bucket_id in ids]
-        return [self.by_id[bucket_id] for bucket_id in ids]
+        return list(map(known.__getitem__, ids))
 
-    def stale(self, tx: Tx, version: int, ids: Iterable[int]) -> list[Bucket]:
+    def stale(self, tx: Tx, version: int, ids: Collection[int]) -> list[Bucket]:
         """Those of these buckets that the policy of now would not make."""
         if version != self.version:
             self.adopt(*read_concurrency(tx))
-        doubtful = [bucket_id for bucket_id in ids if not self.current.get(bucket_id)]
-        if not doubtful:
+        if all(map(self.current.get, ids)):  # every claim comes here, with every kind of work there is
             return []
+        doubtful = [bucket_id for bucket_id in ids if not self.current.get(bucket_id)]
         known = _described(tx)
         found: list[Bucket] = []
         for bucket in self.load(tx, doubtful):
