@@ -407,3 +407,21 @@ def test_who_knows_only_the_name_gets_the_options_of_the_task(app: App, database
 
 def _far(n: int) -> int:
     return n
+
+
+def test_a_nudge_brings_a_stop_request_and_the_next_job(app: App):
+    """With one job at work and room for another: also where nothing is read before the claim."""
+    unlimited(app)
+    worker = Worker(app.database, app.registry, Wishes(artifacts=app.settings.artifacts))
+    worker.database.transact("register", worker._register)
+    stopped, following = enqueue(app, "wait.async"), None
+    worker.tick()
+    until(lambda: stopped.status == "RUNNING")
+    following = enqueue(app, "fails")
+    app.client.cancel(stopped.id)
+    worker.nudged = True
+    worker.tick()
+    assert worker.running[stopped.id].asked_at is not None
+    assert worker.claimed == 2
+    until(lambda: worker.safely() >= 0 and (stopped.status, following.status) == ("CANCELLED", "FAILED"))
+    worker.close()

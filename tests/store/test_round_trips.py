@@ -128,12 +128,12 @@ def turn(worker: Worker, *ended: Claim) -> list[Claim]:
     ends = [Ended(claim, Completed("7")) for claim in ended]
     fresh = worker.database.transact("turn", lambda tx: worker._write(tx, ends, [], [0], lost, set()))
     assert lost == []
-    return fresh or []
+    return fresh
 
 
 def keen_turn(worker: Worker) -> list[Claim] | None:
     """Claims one if nobody else is claiming."""
-    return worker.database.transact("turn", lambda tx: worker._write(tx, [], [], [1], [], set(), True))
+    return worker.database.transact("turn", lambda tx: worker._take_if_free(tx, [1], set()))
 
 
 def test_a_turn_is_two_round_trips_after_its_begin(worker: tuple[Life, Worker]) -> None:
@@ -200,3 +200,18 @@ def test_who_is_not_nudged_only_reads(worker: tuple[Life, Worker]) -> None:
         one.nudged = True
         one.tick()
     assert found == ["pin_plans claim_view", "pin_plans try_claim_lock claim_view"]
+
+
+def test_who_was_nudged_for_nothing_reads_first_until_it_claims_again(worker: tuple[Life, Worker]) -> None:
+    life, one = worker
+    one.tick()
+    one.nudged = True
+    one.tick()
+    with trips() as found:
+        one.tick()
+    assert found == ["pin_plans claim_view"]
+    assert not one.keen
+    life.enqueue()
+    with pytest.raises(HeadwayError):  # it knows no task: nothing here can run what was claimed
+        one.tick()
+    assert one.keen

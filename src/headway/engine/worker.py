@@ -88,8 +88,9 @@ class Worker(WokenLoop):
         self.missed: set[int] = set()
         # The one kind of work that there was at the last claim: a bucket.
         self.last_kind: int | None = None
-        # Whether somebody may have made work since the last look.
+        # Whether somebody may have made work since the last look; and whether that was so when we last went at once.
         self.nudged = False
+        self.keen = True
         self.draining = False
         self.said_draining = False
         self.stuck = False
@@ -201,8 +202,8 @@ class Worker(WokenLoop):
         missed, self.missed = self.missed, set()
         if ended or pending or self.draining != self.said_draining:
             self._turn(ended, pending, room, missed)
-        elif not self._went_at_once(room, missed) and self._look(room):
-            self._turn([], [], room, missed)
+        else:
+            self._claim(room, missed)
         self._judge_stuck()
         return self._delay()
 
@@ -224,11 +225,39 @@ class Worker(WokenLoop):
             self.notes_at = time.monotonic() + notes.GATHER_SECONDS
             self.waiter.nudge()
 
-    def _went_at_once(self, room: int, missed: set[int]) -> bool:
-        """Where others write beside us, a nudge is answered without a look before, if nobody is at it already: half the
-        round trips from a job's commit to its claim."""
-        keen = self.nudged and room > 0 and not self.database.one_writer
-        return keen and self._turn([], [], room, missed, keen=True)
+    def _claim(self, room: int, missed: set[int]) -> None:
+        """Where others write beside us, a nudge is answered without a look before: half the round trips from a job's
+        commit to its claim. But not by who did so in vain last time, or while somebody else is claiming."""
+        if (
+            self.nudged
+            and self.keen
+            and room > 0
+            and not self.database.one_writer
+            and self._claim_at_once(room, missed)
+        ):
+            return
+        if self._look(room):
+            self._turn([], [], room, missed)
+
+    def _claim_at_once(self, room: int, missed: set[int]) -> bool:
+        """Takes new claims, unless somebody else is at it. Whether it could."""
+        slots = self.free[:room]
+        try:
+            fresh = self.database.transact("turn", lambda tx: self._take_if_free(tx, slots, missed), by=self.waiter)
+        except CommitUnknown:
+            self.uncertain = True
+            raise
+        if fresh is None:
+            return False
+        self.keen = bool(fresh)
+        self._begin(fresh, self.free)
+        return True
+
+    def _take_if_free(self, tx: Tx, slots: list[int], missed: set[int]) -> list[Claim] | None:
+        tx.send("pin_plans")
+        self._hear_stops(tx)
+        found = claims.look_if_free(tx, self.lanes, self.actor, self._likely(slots))
+        return None if found is None else self._take(tx, *found, slots=slots, missed=missed)
 
     def _look(self, room: int) -> bool:
         """Looks before it takes the write lock, so that an idle system is only read: is there something to claim?
@@ -259,16 +288,9 @@ class Worker(WokenLoop):
         return self._look(1)
 
     def _turn(
-        self,
-        ended: list[tuple[Running, Outcome]],
-        pending: list[notes.Pending],
-        room: int,
-        missed: set[int],
-        *,
-        keen: bool = False,
-    ) -> bool:
-        """One transaction: store reports, end claims, take new ones. `keen`: only if nobody else is claiming right now,
-        which the answer says."""
+        self, ended: list[tuple[Running, Outcome]], pending: list[notes.Pending], room: int, missed: set[int]
+    ) -> None:
+        """One transaction: store reports, end claims, take new ones."""
         done = [running.ended(outcome) for running, outcome in ended]
         # The slot used last comes first: its child process is warm.
         slots = [running.claim.slot for running, _ in ended] + self.free
@@ -276,29 +298,29 @@ class Worker(WokenLoop):
         draining = self.draining
         try:
             fresh = self.database.transact(
-                "turn",
-                lambda tx: self._write(tx, done, pending, slots[:room], lost, missed, keen),
-                by=self.waiter,
+                "turn", lambda tx: self._write(tx, done, pending, slots[:room], lost, missed), by=self.waiter
             )
         except BaseException as error:
             self.uncertain = isinstance(error, CommitUnknown)
             self._undo(ended, pending, alone=not isinstance(error, HeadwayError))
             raise
-        if fresh is None:
-            return False
-        taken = {claim.slot for claim in fresh}
-        self.free = [slot for slot in slots if slot not in taken]
         self.said_draining = draining
         for running, _ in ended:
             self.running.pop(running.claim.job_id, None)
             self.notes.end(running.claim.job_id)
         self.finished += len(ended)
         self.alone = self.alone and bool(self.ended_work)
-        if fresh:
-            self._hand_over(fresh)
+        self._begin(fresh, slots)
         if lost:
             self.reject(lost)
-        return True
+
+    def _begin(self, fresh: list[Claim], slots: list[int]) -> None:
+        """These were claimed, of those slots that were free."""
+        taken = {claim.slot for claim in fresh}
+        self.free = [slot for slot in slots if slot not in taken]
+        if fresh:
+            self.keen = True
+            self._hand_over(fresh)
 
     def _undo(self, ended: list[tuple[Running, Outcome]], pending: list[notes.Pending], *, alone: bool) -> None:
         """What has ended is kept and tried again. What nobody foresaw must not keep the others from being recorded:
@@ -320,8 +342,7 @@ class Worker(WokenLoop):
         slots: list[int],
         lost: list[Claim],
         missed: set[int],
-        keen: bool = False,
-    ) -> list[Claim] | None:
+    ) -> list[Claim]:
         lost.clear()
         tx.send("pin_plans")
         locked = lock_groups(tx, ended)  # before any job
@@ -330,17 +351,25 @@ class Worker(WokenLoop):
         stale = send_ends(tx, self.who.id, self.actor, ended, locked) if ended else list
         if self.draining != self.said_draining:
             workers.set_state(tx, self.who.id, "draining" if self.draining else "live", self.actor)
-        likely = claim_view.Likely(self.last_kind, len(slots)) if self.last_kind and slots else None
-        if keen:
-            self._hear_stops(tx)
-            found = claims.look_if_free(tx, self.lanes, self.actor, likely)
-        else:
-            found = claims.lock_and_look(tx, self.lanes, self.actor, likely)
-        if found is None:
-            return None
-        view, elsewhere = found
-        self._remember(view)
+        view, elsewhere = claims.lock_and_look(tx, self.lanes, self.actor, self._likely(slots))
         lost += [e.claim for e in stale()]
+        return self._take(tx, view, elsewhere, slots=slots, missed=missed, freed=bool(ended))
+
+    def _likely(self, slots: Sequence[int]) -> claim_view.Likely | None:
+        return claim_view.Likely(self.last_kind, len(slots)) if self.last_kind and slots else None
+
+    def _take(
+        self,
+        tx: Tx,
+        view: claim_view.View,
+        elsewhere: bool,
+        *,
+        slots: list[int],
+        missed: set[int],
+        freed: bool = False,
+    ) -> list[Claim]:
+        """The lock is held, and this is what was seen under it: takes what fits, and commits."""
+        self._remember(view)
         view.barred |= missed
         fresh = claims.claim(
             tx,
@@ -350,7 +379,7 @@ class Worker(WokenLoop):
             actor=self.actor,
             knows=self.serves.__contains__,
             slots=slots,
-            freed=bool(ended),
+            freed=freed,
         )
         self.missed = view.missed
         if view.ready:

@@ -36,7 +36,7 @@ def lock_and_look(tx: Tx, lanes: Lanes, actor: Actor, likely: Likely | None = No
 
 
 def look_if_free(tx: Tx, lanes: Lanes, actor: Actor, likely: Likely | None) -> tuple[View, bool] | None:
-    """`lock_and_look`, for a transaction that has changed nothing; None if somebody has the lock."""
+    """`lock_and_look`; None if somebody has the lock. For a transaction that has touched no target."""
     free = tx.send("try_claim_lock")
     view = look(tx, likely=likely)
     return _settle(tx, view, lanes, actor, set()) if free()[0][0] else None

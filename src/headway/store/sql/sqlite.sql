@@ -8,6 +8,7 @@
 -- `begin immediate` is the lock.
 
 -- name: try_claim_lock
+-- Never asked here: with one writer, who is in a transaction has it.
 select 1;
 
 -- name: pin_plans
