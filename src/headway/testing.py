@@ -13,6 +13,7 @@ from headway.app import App
 from headway.clock import Clock, micros
 from headway.engine import notes
 from headway.engine.calling import outcome_of
+from headway.engine.carrying import carried_by
 from headway.engine.finish import finish
 from headway.engine.run import NOTHING, Running
 from headway.engine.sink import JobSink
@@ -87,7 +88,7 @@ class _Here(Worker):
 
     def _run(self, claim: Claim) -> None:
         spec = self.registry.get(claim.task)
-        carried = self._carried([claim]).get(claim.job_id, NOTHING)
+        carried = carried_by(self.database, self.registry, [claim]).get(claim.job_id, NOTHING)
         running = Running(claim, spec, JobSink(self, claim), carried, vault=self.wishes.vault)
         self.running[claim.job_id] = running
         self.notes.begin(claim.job_id, running.carried.spent)

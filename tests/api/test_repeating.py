@@ -101,3 +101,47 @@ def test_a_run_of_a_schedule_that_was_made_is_not_judged_again(site: Site) -> No
     assert (again.status_code, again.headers.get("idempotent-replayed")) == (201, "true"), again.text
     assert again.json()["execution_id"] == made.json()["execution_id"]
     assert site.http.post(path, headers={"If-Match": schedule.headers["etag"]}).status_code == 412
+
+
+def test_a_webhook_that_was_deleted_meanwhile_is_answered_as_when_it_was_made(site: Site) -> None:
+    wish = {"url": "https://hooks.example/headway", "events": ["job.run.failed"]}
+    made = site.http.post("/api/webhooks", json=wish, headers=KEY)
+    assert made.status_code == 201, made.text
+    assert site.http.patch(made.headers["location"], json={"description": "changed meanwhile"}).status_code == 200
+    assert site.http.delete(made.headers["location"]).status_code == 200
+    again = site.http.post("/api/webhooks", json=wish, headers=KEY)
+    assert (again.status_code, again.headers.get("idempotent-replayed")) == (201, "true"), again.text
+    assert again.json() == {**made.json(), "secret": None}, "a secret is shown once"
+    assert [again.headers[name] for name in ("location", "etag")] == [
+        made.headers[name] for name in ("location", "etag")
+    ]
+    forget_answers(site)
+    unknown = site.http.post("/api/webhooks", json=wish, headers=KEY)
+    assert (unknown.status_code, unknown.headers.get("idempotent-replayed")) == (201, "true"), unknown.text
+    assert (unknown.json()["webhook_id"], unknown.json()["secret"]) == (made.json()["webhook_id"], None)
+    assert site.http.get("/api/webhooks").json()["items"] == [], "another one was made"
+
+
+def test_a_schedule_that_was_deleted_meanwhile_is_answered_as_when_it_was_made(site: Site) -> None:
+    wish = {"name": "nightly", "cron": "0 3 * * *", "steps": [{"task": "research.run", "params": {"topic": "fog"}}]}
+    made = site.http.post("/api/schedules", json=wish, headers=KEY)
+    assert site.http.delete(made.headers["location"]).is_success
+    again = site.http.post("/api/schedules", json=wish, headers=KEY)
+    assert (again.status_code, again.content) == (201, made.content), again.text
+    forget_answers(site)
+    unknown = site.http.post("/api/schedules", json=wish, headers=KEY)
+    assert (unknown.status_code, unknown.headers.get("idempotent-replayed")) == (201, "true"), unknown.text
+    assert unknown.json()["schedule_id"] == made.json()["schedule_id"]
+
+
+def test_a_token_that_was_revoked_meanwhile_is_answered_as_when_it_was_made(site: Site) -> None:
+    root, wish = site.as_(site.token("admin", tenant=None)), {"name": "olga", "role": "operator"}
+    made = root.post("/api/tokens", json=wish, headers=KEY)
+    assert made.status_code == 201, made.text
+    assert root.delete(f"/api/tokens/{made.json()['token_id']}").is_success
+    again = root.post("/api/tokens", json=wish, headers=KEY)
+    assert (again.status_code, again.headers.get("idempotent-replayed")) == (201, "true"), again.text
+    assert again.json() == {**made.json(), "token": None}, "its text is shown once"
+    with site.app.database.read() as tx:
+        kept = tx.connection.execute("select body from hw_answer").fetchall()  # type: ignore[attr-defined]
+    assert made.json()["token"] not in str(kept)

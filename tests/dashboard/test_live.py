@@ -9,10 +9,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, Page, Request, Route, expect
 
 from headway.engine import limits
@@ -124,6 +125,67 @@ def test_who_clicks_twice_means_it_once(tabs: Tabs) -> None:
     }""")
     expect(page.locator("#strip")).to_contain_text("The queue is paused")
     assert sent == [f"{tabs.url}/ui/queue/pause"]
+
+
+# The page's own clock, slow enough that nothing here is over because of the time alone; then a form whose answer does
+# not come. From inside, because a page that is about to be left answers nobody else.
+_SLOWLY = """(() => {
+  const now = performance.now.bind(performance);
+  performance.now = () => now() / 4;
+})()"""
+_SEND = """(stop) => {
+  document.querySelector("form[action$='/retry']").requestSubmit();
+  if (stop) setTimeout(() => window.stop(), 500);
+}"""
+_SEND_TWICE = """async () => {
+  const { onItsWay } = await import(`${document.documentElement.dataset.root}/ui/static/live.js`);
+  const form = document.querySelector("form[action$='/retry']");
+  form.requestSubmit();
+  setTimeout(() => HTMLFormElement.prototype.submit.call(form), 500);
+  setTimeout(() => console.log(`on its way: ${onItsWay()}`), 1000);
+}"""
+
+
+def _unanswered(tabs: Tabs, desk: Site) -> tuple[Page, list[Route]]:
+    """A page with a form that leads elsewhere, and is not answered."""
+    desk.app.enqueue("fails", retry_policy={"max_attempts": 0})
+    desk.drain()
+    page, sent = tabs.context.new_page(), list[Route]()
+    page.add_init_script(_SLOWLY)
+    page.route("**/retry", lambda route: sent.append(route))
+    tabs.go(page, "/jobs/1")
+    return page, sent
+
+
+@pytest.mark.parametrize("how", ["window.stop", "as with Esc"])
+def test_a_form_that_was_stopped_leaves_a_page_that_follows(tabs: Tabs, desk: Site, how: str) -> None:
+    page, sent = _unanswered(tabs, desk)
+    browser = tabs.context.new_cdp_session(page)
+    page.evaluate(_SEND, how == "window.stop")
+    until(lambda: _heard(page, sent), "the form")
+    if how != "window.stop":
+        browser.send("Page.stopLoading")
+    desk.app.client.pause_queue()
+    expect(page.locator("#strip")).to_contain_text("The queue is paused")
+    expect(page.locator("#lost")).to_be_hidden()
+    assert page.url.endswith("/ui/jobs/1")
+
+
+def test_a_form_under_way_is_not_cut_off_by_one_before_it(tabs: Tabs, desk: Site) -> None:
+    """Sent again before the first answer came: the browser gives the first one up, and the second is waited for."""
+    page, sent = _unanswered(tabs, desk)
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.evaluate(_SEND_TWICE)
+    until(lambda: _heard(page, said), "what the page thinks")
+    assert (said, len(sent)) == (["on its way: true"], 2), "the page would load itself again"
+    sent[1].fulfill(status=200, content_type="text/html", body="<h1>made</h1>")
+    expect(page.locator("h1")).to_have_text("made")
+
+
+def _heard(page: Page, sent: Sequence[object]) -> bool:
+    page.wait_for_timeout(10)  # what came is told while something is waited for
+    return bool(sent)
 
 
 def _note_post(request: Request, sent: list[str]) -> None:

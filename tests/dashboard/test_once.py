@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import httpx
 import pytest
@@ -13,7 +14,7 @@ from tests.support.service import Site
 from tests.support.waiting import at_once
 
 _ONCE = re.compile(r'name="once" value="([^"]+)"')
-_TOKEN = re.compile(r"hw_[\w-]{20,}")
+_TOKEN = re.compile(r"(?<![\w-])hw_[\w-]{20,}")  # not in the middle of another random text
 Fields = dict[str, str]
 
 
@@ -94,6 +95,47 @@ def test_a_schedule(site: Site) -> None:
     site.app.client.schedules.edit(2, {"name": "renamed"})
     assert "Schedule renamed was made already" in post(site.http, "/schedules/new", **sent).text
     assert len(site.app.client.schedules.list()) == 2
+
+
+def nightly(site: Site) -> int:
+    steps = [{"task": "story.generate", "params": {"topic": "fog"}}]
+    made = site.app.client.schedules.create("nightly", {"cron": "30 2 * * *", "steps": steps})
+    return made.id
+
+
+def executions(site: Site) -> list[int]:
+    return [one["execution_id"] for one in site.http.get("/api/schedule-executions").json()["items"]]
+
+
+def test_a_run_of_a_schedule_and_another_beside_it(site: Site) -> None:
+    number = nightly(site)
+    for force, count in (({}, 1), ({"force": "1"}, 2)):
+        wish = {**opened(site.http, f"/schedules/{number}", f"/schedules/{number}/run"), **force}
+        send = partial(post, site.http, f"/schedules/{number}/run", **wish)
+        answers = [one.result() for one in at_once([send] * 2)]
+        assert sorted("already: the form was sent twice" in one.text for one in answers) == [False, True]
+        assert len(executions(site)) == count
+        third = send()  # as by going back
+        assert f'/ui/executions/{count}">Execution {count}</a> of nightly was started already' in third.text
+    # Whoever comes back and means it gets another.
+    again = {**opened(site.http, f"/schedules/{number}", f"/schedules/{number}/run"), "force": "1"}
+    post(site.http, f"/schedules/{number}/run", **again)
+    assert len(executions(site)) == 3
+
+
+def test_executions_for_past_times(site: Site) -> None:
+    number = nightly(site)
+    path, times = f"/schedules/{number}/backfill", {"since": "2026-03-01 00:00", "until": "2026-03-04 00:00"}
+    shown = f"{path}?since=2026-03-01+00%3A00&until=2026-03-04+00%3A00"
+    page = read(site.http, shown)
+    wish = {**times, "csrf": csrf(page), "back": f"/ui{shown}", "once": _ONCE.findall(page)[0]}
+    answers = [one.result() for one in at_once([lambda: post(site.http, path, **wish)] * 2)]
+    assert sorted("already: the form was sent twice" in one.text for one in answers) == [False, True]
+    assert landed(answers) == {f"/schedules/{number}"}
+    assert len(executions(site)) == 3
+    third = post(site.http, path, **wish)
+    assert "3 executions were made for past times of nightly already: the form was sent twice." in third.text
+    assert len(executions(site)) == 3
 
 
 def test_a_retry(site: Site) -> None:

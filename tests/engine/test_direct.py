@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import json
+import linecache
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from headway import App, Context, faults
-from headway.engine import limits
+from headway.engine import direct, limits
+from headway.engine import holder as holders
 from headway.engine.holder import Holder, Place, Terms
 from headway.engine.reserving import End, Wish
 from headway.errors import BadInput, Busy, CommitUnknown, JobFailed, LeaseLost, NotFound, Unreachable
@@ -439,6 +445,73 @@ def test_work_that_does_not_stop_keeps_its_place_until_it_ends(
     assert app.direct("add", {"a": 1, "b": 1}, wait=0) == 2
 
 
+def test_a_second_interrupt_leaves_the_place_to_the_end_of_the_work(app: App, doors: Doors) -> None:
+    def deaf() -> None:
+        doors.began.append("deaf")
+        doors.open.wait()
+
+    def asked() -> bool:
+        under_way = [one.running for one in list(app.caller.calls.values())]
+        return any(one is not None and one.asked_at is not None for one in under_way)
+
+    def both() -> None:
+        with interrupted_when(asked), interrupted_when(lambda: doors.began == ["deaf"]):
+            app.direct("deaf.thread")
+
+    app.task("deaf.thread", isolation="thread")(deaf)
+    with pytest.raises(KeyboardInterrupt):
+        both()
+    assert rows(app)[0].status == "ACTIVE"
+    doors.open.set()
+    until(lambda: rows(app)[0].status == "RELEASED", "the place was given back")
+
+
+@contextmanager
+def interrupted_at(step: int) -> Iterator[None]:
+    """Ctrl-C at one of the lines of a call, counted from its first, and at the entry of functions.
+
+    Not at the lines that only open a block: no signal is looked at there, and its lock is taken in the same step."""
+    files, left = {inspect.getsourcefile(one) for one in (direct, holders)}, [step]
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        file = frame.f_code.co_filename
+        if file not in files:
+            return None
+        opens = linecache.getline(file, frame.f_lineno).lstrip().startswith(("with ", "try:"))
+        if event in ("call", "line") and not opens:
+            left[0] -= 1
+            if left[0] < 0:
+                raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(None)
+
+
+@pytest.mark.parametrize("task", ["threaded", "nothing.async"])
+def test_no_line_of_a_call_is_one_at_which_an_interrupt_keeps_the_place(app: App, task: str) -> None:
+    async def nothing() -> None:
+        """Ends at once."""
+
+    app.task("nothing.async")(nothing)
+    app.direct(task)
+    caller = app.caller
+    for step in itertools.count():
+        try:
+            with interrupted_at(step):
+                app.direct(task)
+        except KeyboardInterrupt:
+            until(lambda: all(one.finished_at for one in rows(app)), f"the place was given back (line {step})")
+            until(lambda: not (caller.calls or caller.holder.at_work or caller.holder.places), f"line {step}")
+        else:
+            break
+    assert step > 50, "hardly a line was tried"
+    assert app.direct("add", {"a": 1, "b": 1}, wait=0) == 2
+
+
 def test_closing_the_app_stops_the_calls_of_other_threads(app: App, doors: Doors) -> None:
     with elsewhere(lambda: app.direct("wait.async")) as running:
         until(lambda: any(one.granted_at for one in rows(app)))
@@ -497,6 +570,49 @@ def test_a_lease_that_cannot_be_renewed_stops_calls_and_the_process_lives(databa
     assert holder.at_work == set()
     assert app.direct("add", {"a": 1, "b": 1}) == 2, "a beat of its own made it whole"
     app.close()
+
+
+# A caller with a short lease, whose heartbeat comes up when a file is there.
+SLOW = """
+import pathlib, sys
+from headway import App
+from headway.engine import heartbeat
+url, gate = sys.argv[1:]
+waits = f"import os, time\\nwhile not os.path.exists({gate!r}): time.sleep(0.01)\\n"
+heartbeat._BOOT = waits + heartbeat._BOOT
+app = App(database=url, lease=1.5, heartbeat=0.5)
+@app.task("echo", isolation="thread")
+def echo(word: str) -> str:
+    pathlib.Path(gate + ".begun").touch()
+    return word
+print(app.direct("echo", {"word": "fog"}), flush=True)
+app.close()
+"""
+
+
+def test_a_heartbeat_that_starts_slowly_delays_a_call_and_does_not_end_it(app: App, tmp_path: Path) -> None:
+    """Until it is up the caller renews its own lease, for several leases here, and nothing is at work."""
+    gate, begun = tmp_path / "gate", tmp_path / "gate.begun"
+
+    def beats() -> int:
+        with app.database.read() as tx:
+            found = tx.connection.execute("select max(beat) from hw_worker where kind = 'caller'").fetchall()  # type: ignore[attr-defined]
+        return found[0][0] or 0
+
+    command = [sys.executable, "-c", SLOW, app.client.database.url, str(gate)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            until(lambda: beats() >= 6 or process.poll() is not None, "the lease was renewed")
+            assert process.poll() is None
+            assert not begun.exists(), "work began, and nothing but its own process renewed the lease"
+            assert [(one.granted_at is not None, one.finished_at) for one in rows(app)] == [(True, None)]
+            gate.touch()
+            assert process.communicate(timeout=PATIENCE)[0] == "fog\n"
+            assert process.returncode == 0
+        finally:
+            process.kill()
+    assert begun.exists()
+    assert rows(app)[0].outcome == "COMPLETED"
 
 
 # --- answers that get lost ----------------------------------------------------------------------------------------

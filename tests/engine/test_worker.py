@@ -352,22 +352,21 @@ def test_one_end_that_cannot_be_recorded_does_not_hold_up_the_others(app: App):
     worker.close()
 
 
-def test_claims_that_could_not_be_handed_over_are_read_back(app: App):
+def test_claims_that_could_not_be_handed_over_are_read_back(app: App, monkeypatch: pytest.MonkeyPatch):
     """The claim is committed and the database goes away before the work begins: it must begin later."""
     worker = Worker(app.database, app.registry, Wishes(artifacts=app.settings.artifacts))
     worker.database.transact("register", worker._register)
     job = enqueue(app, "add", a=1, b=2)
-    carried = worker._carried
 
-    def away(_: Any) -> Any:
+    def away(*_: Any) -> Any:
         raise Unreachable("the database is away")
 
-    worker._carried = away  # type: ignore[method-assign,assignment]
-    with pytest.raises(Unreachable):
-        worker.tick()
+    with monkeypatch.context() as patch:
+        patch.setattr("headway.engine.worker.carried_by", away)
+        with pytest.raises(Unreachable):
+            worker.tick()
     assert job.status == "RUNNING"
     assert not worker.running
-    worker._carried = carried  # type: ignore[method-assign]
     until(lambda: worker.safely() >= 0 and job.status == "COMPLETED")
     assert not check(app.database, quiet=True).findings
     worker.close()

@@ -161,10 +161,16 @@ class Visit:
     # --- creating, at most once for a key ---
 
     def make_once(
-        self, work: Callable[[Client], Any], render: Callable[[Any], Response], body: object = None
+        self,
+        work: Callable[[Client], Any],
+        render: Callable[[Any], Response],
+        body: object = None,
+        *,
+        hide: Callable[[Any], Any] | None = None,
     ) -> Response:
         """Runs what creates something and renders it. With an Idempotency-Key, a repeated request gets the answer of
-        the first; what it made and its key are stored in one transaction."""
+        the first; what it made and its key are stored in one transaction. `hide` takes away what is shown once: the
+        answer is kept without it."""
         if KEY not in self.request.headers:
             return render(work(self.client))
         try:
@@ -173,7 +179,9 @@ class Visit:
         except Replayed as replayed:
             return _again(replayed)
         answer = render(made)
-        complete(keyed, answer.status_code, _kept(answer), bytes(answer.body).decode())
+        kept = answer if hide is None else render(hide(made))
+        body_kept = bytes(kept.body).decode()
+        complete(keyed, kept.status_code, _kept(kept), body_kept, without_secrets=hide is not None)
         if keyed.replayed:  # made before, by a request whose answer is not known
             answer.headers["Idempotent-Replayed"] = "true"
         return answer

@@ -31,7 +31,7 @@ def create(here: Here, body: bodies.NewToken) -> Response:
     def work(client: Any) -> Any:
         return client.tokens.create(body.name, body.role, tenant=tenant, expires=body.expires)
 
-    return here.make_once(work, render, body.model_dump())
+    return here.make_once(work, render, body.model_dump(), hide=lambda made: (made[0], ""))
 
 
 @routes.get("/api/tokens", Role.ADMIN, answer=answers.Page[answers_system.Token])

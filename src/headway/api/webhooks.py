@@ -26,15 +26,16 @@ def create(here: Here, body: wished.NewWebhook) -> Response:
     """Tell an address of events. The secret that signs them is shown this once."""
     given = body.given()
 
-    def work(client: Client) -> tuple[Endpoint, bool]:
-        return client.webhooks.create(**given), client.replayed
+    def work(client: Client) -> tuple[Endpoint, str | None]:
+        one = client.webhooks.create(**given)
+        return one, None if client.replayed else one.secret
 
-    def render(made: tuple[Endpoint, bool]) -> Response:
-        one, again = made
-        facts = {**endpoint_json(one), "secret": None if again else one.secret}
+    def render(made: tuple[Endpoint, str | None]) -> Response:
+        one, secret = made
+        facts = {**endpoint_json(one), "secret": secret}
         return answer(facts, 201, Location=here.address(f"/api/webhooks/{one.id}"), ETag=etag(one.version))
 
-    return here.make_once(work, render, body.model_dump())
+    return here.make_once(work, render, body.model_dump(), hide=lambda made: (made[0], None))
 
 
 @routes.get("/api/webhooks", answer=answers.Page[answers_system.Webhook])

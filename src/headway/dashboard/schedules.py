@@ -12,9 +12,11 @@ from starlette.responses import Response
 
 from headway.api.schedules import may_define, tasks_run
 from headway.api.wire.plans import in_words
+from headway.dashboard import once
 from headway.dashboard.pages import Page, Pages
 from headway.dashboard.pictures.spark import MOST, spark
 from headway.dashboard.schedule_form import moment
+from headway.engine.client import Client
 from headway.engine.schedules import Preview
 from headway.errors import HeadwayError, Refused, WrongState
 from headway.model import schedule_words
@@ -189,15 +191,20 @@ def disable(page: Page, schedule_id: int) -> Response:
 
 @pages.post("/schedules/{schedule_id:int}/run", Role.OPERATOR)
 def run(page: Page, schedule_id: int) -> Response:
-    one = page.client.schedules.get(schedule_id)
+    one, client = page.client.schedules.get(schedule_id), once.keyed(page)
+    if (made := client.recall()) is None:
+        made = _run(page, one, client)
+    return page.done(f"Execution {made} of {one.name} was started{once.already(client)}.")
+
+
+def _run(page: Page, one: Schedule, client: Client) -> int:
     given = from_json(page.form.get("params") or "{}", field="params")
     if not isinstance(given, dict):
         refuse("params", 'must be an object of names and values, like {"topic": "fog"}')
     if given:
         check_new_params(page.visitor, tasks_run(page, one.parsed))
     # What was judged is what runs.
-    made = page.client.schedules.run(one.id, bool(page.form.get("force")), given, if_version=one.version)
-    return page.done(f"Execution {made} of {one.name} was started.")
+    return client.schedules.run(one.id, bool(page.form.get("force")), given, if_version=one.version)
 
 
 @pages.post("/schedules/{schedule_id:int}/delete", Role.OPERATOR)
@@ -237,10 +244,12 @@ def backfill_ahead(page: Page, schedule_id: int) -> Response:
 
 @pages.post("/schedules/{schedule_id:int}/backfill", Role.OPERATOR)
 def backfill(page: Page, schedule_id: int) -> Response:
-    one = page.client.schedules.get(schedule_id)
-    made = page.client.schedules.backfill(one.id, *_range(page, one))
+    one, client = page.client.schedules.get(schedule_id), once.keyed(page)
+    if (made := client.recall()) is None:
+        made = client.schedules.backfill(one.id, *_range(page, one))
     text = f"{len(made)} executions were made" if len(made) != 1 else "1 execution was made"
-    return page.done(f"{text} for past times of {one.name}.", to=page.address(f"/schedules/{one.id}"))
+    text += f" for past times of {one.name}{once.already(client)}."
+    return page.done(text, to=page.address(f"/schedules/{one.id}"))
 
 
 def _range(page: Page, one: Schedule) -> tuple[str, str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from headway.errors import NotFound
 from headway.model.access import Token
 from headway.model.job import Job, Reservation
 from headway.model.schedule import Schedule
@@ -33,17 +34,26 @@ if TYPE_CHECKING:
 __all__ = ["Replayed", "complete", "keyed"]
 
 Find = Callable[[Tx, int, int], Any]  # a tenant's thing with this number
+
+
+def _kept(found: Mapping[int, Any], number: int) -> Any:
+    """What was deleted since was made all the same."""
+    if number not in found:
+        raise NotFound(f"what was made with this key is there no more: its number was {number}")
+    return found[number]
+
+
 FIND: dict[type, Find] = {
     Job: lambda tx, tenant_id, number: jobs.find(tx, number, tenant_id),
     Template: templates.find,
-    Schedule: schedules.find,
+    Schedule: lambda tx, tenant_id, number: _kept(schedules.kept(tx, tenant_id, [number]), number),
     Reservation: lambda tx, _, number: reservations.find(tx, number),
     Token: lambda tx, _, number: tokens.get(tx, number),
     Tenant: lambda tx, _, number: tenants.by_id(tx, number),
-    Endpoint: endpoints.find,
+    Endpoint: lambda tx, _, number: _kept(endpoints.some(tx, [number]), number),
     Delivery: deliveries_reading.find,
 }
-# Their answers show a secret: they are not kept, and a repeated request gets an answer of its own.
+# Their answers show a secret: they are kept without it, or not at all.
 CONFIDENTIAL = (Token, Endpoint)
 _BY_NAME = {kind.__name__: find for kind, find in FIND.items()}
 
@@ -62,13 +72,15 @@ def keyed(database: Database, tenant_id: int, route: str, key: str, digest: str,
     return kind(database, wished, Making(pack, lambda tx, kept: unpack(tx, tenant_id, kept)), kept)
 
 
-def complete(client: Client, status: int, headers: Mapping[str, str], body: str) -> None:
+def complete(
+    client: Client, status: int, headers: Mapping[str, str], body: str, *, without_secrets: bool = False
+) -> None:
     """Keeps the answer to what this client made."""
     database = client.database
     assert isinstance(database, Keyed), "only a client of `keyed` has a key"
     if isinstance(database, Begun):
         database.begin_request()  # nothing had to be changed: that is an answer too
-    if not isinstance(database.made, CONFIDENTIAL):
+    if without_secrets or not isinstance(database.made, CONFIDENTIAL):
         database.inner.once("complete_answer", **answers.completed(database.key, status, headers, body))
 
 

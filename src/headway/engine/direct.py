@@ -7,9 +7,11 @@ import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, assert_never
 
 from headway.engine import tracing
+from headway.engine.children import adopt, disown
 from headway.engine.client import Client
 from headway.engine.context import Stop
 from headway.engine.holder import Holder, Place, Terms, wait_in_steps
@@ -19,11 +21,10 @@ from headway.engine.run import STOP_GRACE, AsyncRunner, Running, SlotRunner
 from headway.engine.secrets import NO_VAULT, Vault
 from headway.engine.slot import Child
 from headway.engine.task import Wishes
-from headway.errors import BadInput, Busy, JobFailed, LeaseLost, Unreachable
+from headway.errors import BadInput, Busy, JobFailed, LeaseLost
 from headway.model.job import Claim
 from headway.model.outcome import Completed, Failed, Interrupted, Lost, Outcome, Skipped, Stopped
 from headway.model.values import to_json
-from headway.store import workers
 
 log = logging.getLogger("headway")
 WENT_AWAY = Interrupted("the caller went away")
@@ -91,7 +92,7 @@ class Call:
         self.news = threading.Event()
         self.outcome: Outcome = WENT_AWAY
         self.given_up: str | None = None
-        self.left = False
+        self.handed_over = False
 
     def abandon(self, why: str) -> None:
         """Its place is given back: it waits no longer, or its work is stopped."""
@@ -141,7 +142,11 @@ class Caller:
             call.outcome = Interrupted(call.given_up or str(error))
             raise
         finally:
-            self._leave(call)
+            try:
+                self._leave(call)
+            except BaseException:  # Ctrl-C, here or once more: nobody waits, but the place is given back
+                self._let_go(call)
+                raise
         return _answer(name, call.outcome)
 
     def _wait(self, call: Call, seconds: float, name: str) -> None:
@@ -162,25 +167,42 @@ class Caller:
         options = tracing.carry(direct.options)
         claim = Claim(0, number, slot or 0, spec.name, direct.params, options, 1, 0, 0)
         running = Running(claim, spec, LogSink(spec.name), vault=self.vault)
+        if slot is None:
+            self._loop()
+        self.holder.wait_for_beat()
+        call.check()
         # What may fail comes first: from `call.running` on, the place is given back by the end of the work alone.
-        loop = self._loop() if slot is None else None
-        self.holder.begin(call.place, lambda why: _stop(running, Lost(why), 0.0))
         self.calls[number] = call
         call.running = running
-        if loop is not None:
-            loop.start([running])
-        else:
-            self.runners[claim.slot].start(running)
+        self.holder.begin(call.place, lambda why: _stop(running, Lost(why), 0.0))
+        self._hand_over(running)
+        call.handed_over = True
         wait_in_steps(call.news)
         if not call.ended.is_set():
             call.check()
+
+    def _hand_over(self, running: Running) -> None:
+        if running.spec.isolation == "async":
+            self._loop().start([running])
+        else:
+            self.runners[running.claim.slot].start(running)
+
+    def _hand_over_again(self, running: Running) -> None:
+        """Ctrl-C may have come just before it was handed over, or just after. It was told to stop, so that nothing
+        begins this time: it ends, unless it is at work from the first time."""
+        if running.spec.isolation == "async":
+            # In the loop's own thread, where nothing comes between the look and the start.
+            loop = self._loop().loop
+            loop.call_soon_threadsafe(lambda: None if running.ask is not None else self._hand_over(running))
+        else:
+            self._hand_over(running)  # the slot does one after the other
 
     def _take_slot(self) -> int:
         with self.lock:
             if self.idle:
                 return self.idle.pop()  # the one used last: its child is warm
             slot = len(self.runners)
-            self.runners.append(SlotRunner(slot, self._done, self._adopt, self._disown))
+            self.runners.append(SlotRunner(slot, self._done, self._adopt, partial(disown, self.database)))
             return slot
 
     def _loop(self) -> AsyncRunner:
@@ -189,41 +211,42 @@ class Caller:
             return self.async_runner
 
     def _adopt(self, slot: int, child: Child, _stop: Stop) -> None:
-        """Stores who runs user code before it does, so that recovery can end it."""
-        facts = {"slot": slot, "tag": child.tag, "pid": child.pid, "process_start": child.start_time}
-        self.database.transact("adopt", lambda tx: workers.adopt(tx, self.holder.who.id, **facts))  # type: ignore[arg-type]
-
-    def _disown(self, child: Child) -> None:
-        try:
-            self.database.transact("disown", lambda tx: tx.run("drop_process", tag=child.tag))
-        except Unreachable as error:
-            log.warning("could not forget an ended process: %s", error)  # recovery finds that it is gone
+        adopt(self.database, self.holder.who.id, slot, child)
 
     def _done(self, batch: list[tuple[Running, Outcome]]) -> None:
-        """Called from wherever work ends."""
+        """Called from wherever work ends: in a thread that no Ctrl-C reaches, so that the place is given back for
+        certain."""
         for running, outcome in batch:
-            call = self.calls.pop(running.claim.fence)
-            with self.lock:
-                if running.spec.isolation != "async":
+            call = self.calls.pop(running.claim.fence, None)
+            if call is None:
+                continue  # handed over twice
+            if running.spec.isolation != "async":
+                with self.lock:
                     self.idle.append(running.claim.slot)
-                call.outcome = running.ended(outcome).outcome
-                call.ended.set()
-                call.news.set()
+            call.outcome = running.ended(outcome).outcome
             self.holder.finish(call.place)
-            if call.left:
-                self.holder.release_soon(call.place, recorded(call.outcome))
+            self.holder.release_soon(call.place, recorded(call.outcome))
+            call.ended.set()
+            call.news.set()
 
     # --- the end ---
 
     def _leave(self, call: Call) -> None:
         """Gives the place back, never before its work has ended."""
-        if call.running is not None and not call.ended.is_set():
+        self._let_go(call)
+        if call.running is not None:
+            wait_in_steps(call.ended, STOP_SECONDS)
+        self.holder.write_ends()
+
+    def _let_go(self, call: Call) -> None:
+        """The same without waiting for it. Any number of times."""
+        if call.running is None:
+            self.calls.pop(call.place.id or 0, None)
+            self.holder.release_soon(call.place, recorded(call.outcome))
+        elif not call.ended.is_set():
             _stop(call.running, Interrupted(call.given_up or WENT_AWAY.error), STOP_GRACE)
-            call.ended.wait(STOP_SECONDS)
-            with self.lock:
-                call.left = not call.ended.is_set()
-        if not call.left:
-            self.holder.release(call.place, recorded(call.outcome))
+            if not call.handed_over:
+                self._hand_over_again(call.running)
 
     def close(self) -> None:
         self.holder.leave()

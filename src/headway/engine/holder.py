@@ -31,6 +31,8 @@ SETTLE_SECONDS = 0.5
 LEAVE_SECONDS = 10.0
 STEP_SECONDS = 0.5
 MOST_RETRY_AFTER = 60
+# Long after any machine has started the heartbeat: what does not come then does not come.
+BEAT_SECONDS = 120.0
 LOST = End("ABANDONED", "its maker does not know of it")
 
 
@@ -101,12 +103,15 @@ class Holder(WokenLoop):
         self.settle_at = 0.0
         self.renewed = time.monotonic()
         self.heartbeat: Heartbeat | None = None
+        # Work may hold the interpreter from its first moment: none begins before the heartbeat is up.
+        self.beating = threading.Event()
+        self.beating.set()
         self.recovery: Recovery | None = None
 
     # --- life ---
 
     def open(self) -> None:
-        """Makes itself known, then starts what renews its lease."""
+        """Makes itself known, then starts what renews its lease. Until that is up, `tick` does it."""
         try:
             self.register()
         except BaseException:
@@ -114,7 +119,9 @@ class Holder(WokenLoop):
             raise
         terms = self.terms
         wishes = {"worker_id": self.who.id, "pid": self.who.pid, "database": self.database.url, "listen": terms.listen}
-        self.heartbeat = Heartbeat({**wishes, "lease": terms.lease, "heartbeat": terms.heartbeat}, self.hear)
+        self.beating.clear()
+        wishes |= {"lease": terms.lease, "heartbeat": terms.heartbeat}
+        self.heartbeat = Heartbeat(wishes, self.hear, idle=True)
         self.start()
 
     def register(self) -> None:
@@ -129,24 +136,29 @@ class Holder(WokenLoop):
         if not self.database.transact("renew", lambda tx: workers.beat(tx, self.who.id, self.terms.lease)):
             self.hear({"gone": True})
             return
-        self.hear({"beat": began})
+        self._renewed(began)
         if self.heartbeat is not None:
             self.heartbeat.reassure(began)
 
     def hear(self, said: dict[str, Any]) -> None:
         """What the heartbeat says: that it beats, that the lease is lost, or cannot be renewed."""
         if "beat" in said:
-            self.renewed = said["beat"]
-            self.abandoned = self.abandoned and bool(self.at_work)
+            self._renewed(said["beat"])
+            self.beating.set()
         if "late" in said and time.monotonic() - self.renewed > self.terms.lease * TELL:
             self.abandon(f"the lease could not be renewed for {said['late']:.0f} s ({said['why']})")
         if said.get("gone"):
             self.gone = True
             self.abandon("this process was given up by others")
 
+    def _renewed(self, at: float) -> None:
+        self.renewed = max(self.renewed, at)
+        self.abandoned = self.abandoned and bool(self.at_work)
+
     def abandon(self, why: str) -> None:
         """Ends all work, because its places may not be ours any more."""
         self.abandoned = True
+        self.beating.set()  # nobody waits for it any more
         for place in list(self.places.values()):
             place.lose(why)
         self._say_stopped()
@@ -159,8 +171,7 @@ class Holder(WokenLoop):
     # --- a place ---
 
     def reserve(self, place: Place, wish: Wish, *, actor: Actor) -> None:
-        if time.monotonic() - self.renewed > self.terms.lease / 3:
-            self.renew()
+        self._renew_in_time()
         with self.reserving:
             if self.closing or self.gone:
                 raise LeaseLost("this process holds reservations no more: try again")
@@ -199,9 +210,17 @@ class Holder(WokenLoop):
             text = f"{what} was not let in within {duration_text(seconds)}: try again later, or wait longer"
             raise Busy(text, retry_after=max(1, min(MOST_RETRY_AFTER, round(seconds))))
 
+    def wait_for_beat(self) -> None:
+        """Until something renews the lease that no work here can starve."""
+        wait_in_steps(self.beating, BEAT_SECONDS)
+        if not self.beating.is_set():
+            text = f"nothing renews the lease of this process after {duration_text(BEAT_SECONDS)}: try again later"
+            raise Busy(text, retry_after=MOST_RETRY_AFTER)
+
     def begin(self, place: Place, stop: Callable[[str], None]) -> None:
         """Its work begins. When the lease is lost, `stop` is called with the reason."""
         assert place.id is not None
+        self.wait_for_beat()
         self.at_work.add(place.id)
         place.stop = stop
         if place.lost is not None:
@@ -216,6 +235,9 @@ class Holder(WokenLoop):
     def release(self, place: Place, end: End) -> None:
         """Gives it back, at once; should the database be away, as soon as it is there again."""
         self.release_soon(place, end)
+        self.write_ends()
+
+    def write_ends(self) -> None:
         try:
             self._write_ends()
         except Unreachable as error:
@@ -230,18 +252,28 @@ class Holder(WokenLoop):
     # --- what became of the places ---
 
     def tick(self) -> float:
+        beating = self.beating.is_set()
+        if not beating:
+            self._renew_in_time()
         self._write_ends()
         if self.strays:
             self._end_strays()
+        delay = SETTLE_SECONDS if self._look_after_waiting() else IDLE_SECONDS
+        return delay if beating else min(delay, self.terms.lease / 6)
+
+    def _renew_in_time(self) -> None:
+        if time.monotonic() - self.renewed > self.terms.lease / 3:
+            self.renew()
+
+    def _look_after_waiting(self) -> bool:
         # Those that were there before we look: one that is made meanwhile may be missing from what we see.
         waiting = [place for place in list(self.places.values()) if not place.news.is_set()]
-        if not waiting:
-            return IDLE_SECONDS
-        self._recover_meanwhile()
-        active = {one.id: one for one in self._look()}
-        for place in waiting:
-            self._judge(place, active)
-        return SETTLE_SECONDS
+        if waiting:
+            self._recover_meanwhile()
+            active = {one.id: one for one in self._look()}
+            for place in waiting:
+                self._judge(place, active)
+        return bool(waiting)
 
     def _recover_meanwhile(self) -> None:
         """What they wait for may be held by a process that died, and there may be nobody else to see that."""

@@ -9,11 +9,14 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from headway.engine import notes, processes
+from headway.engine.carrying import carried_by
+from headway.engine.children import adopt, disown
 from headway.engine.context import Stop
 from headway.engine.finish import Ended, lock_groups, send_ends
 from headway.engine.heartbeat import TELL, Heartbeat
@@ -25,9 +28,9 @@ from headway.engine.sink import JobSink
 from headway.engine.slot import Child
 from headway.errors import CommitUnknown, HeadwayError, LeaseLost, Unreachable
 from headway.faults import point
-from headway.model.job import Actor, Carried, Claim
+from headway.model.job import Actor, Claim
 from headway.model.outcome import Interrupted, Lost, Outcome
-from headway.store import choosing, claim_view, claims, groups, reports, workers
+from headway.store import choosing, claim_view, claims, reports, workers
 from headway.store.db import Database, Tx
 from headway.store.lanes import Lanes
 
@@ -203,7 +206,7 @@ class Worker(WokenLoop):
         if ended or pending or self.draining != self.said_draining:
             self._turn(ended, pending, room, missed)
         else:
-            self._claim(room, missed)
+            self._seek(room, missed)
         self._judge_stuck()
         return self._delay()
 
@@ -225,7 +228,7 @@ class Worker(WokenLoop):
             self.notes_at = time.monotonic() + notes.GATHER_SECONDS
             self.waiter.nudge()
 
-    def _claim(self, room: int, missed: set[int]) -> None:
+    def _seek(self, room: int, missed: set[int]) -> None:
         """Where others write beside us, a nudge is answered without a look before: half the round trips from a job's
         commit to its claim. But not by who did so in vain last time, or while somebody else is claiming."""
         if (
@@ -403,7 +406,7 @@ class Worker(WokenLoop):
     def _hand_over(self, fresh: list[Claim]) -> None:
         point("claim.handed_over")
         self.uncertain = True  # until they are at work: should the database be away now, they are read back
-        carried = self._carried(fresh)
+        carried = carried_by(self.database, self.registry, fresh)
         self.uncertain = False
         self.claimed += len(fresh)
         batch: list[Running] = []
@@ -422,48 +425,19 @@ class Worker(WokenLoop):
             self.async_runner = self.async_runner or AsyncRunner(self.work_ended)
             self.async_runner.start(batch)
 
-    def _carried(self, fresh: list[Claim]) -> dict[int, Carried]:
-        ids = [claim.job_id for claim in fresh if claim.carries]
-        steps = [claim for claim in fresh if claim.stage and self.registry.get(claim.task).signature.takes_context]
-        if not ids and not steps:
-            return {}
-        with self.database.read() as tx:
-            carried = claims.carried(tx, ids) if ids else {}
-            return carried | self._with_results(tx, steps, carried)
-
-    @staticmethod
-    def _with_results(tx: Tx, steps: Sequence[Claim], carried: dict[int, Carried]) -> dict[int, Carried]:
-        """What earlier steps left, read once for all steps of a stage."""
-        stages = {(claim.group_id or 0, claim.stage or 0) for claim in steps}
-        results = {stage: groups.earlier_results(tx, *stage) for stage in stages}
-        return {
-            claim.job_id: replace(
-                carried.get(claim.job_id, NOTHING), results=results[claim.group_id or 0, claim.stage or 0]
-            )
-            for claim in steps
-        }
-
     def _slot_runner(self, slot: int) -> SlotRunner:
         if slot not in self.slot_runners:
-            self.slot_runners[slot] = SlotRunner(slot, self.work_ended, self._adopt, self._disown)
+            self.slot_runners[slot] = SlotRunner(slot, self.work_ended, self._adopt, partial(disown, self.database))
         return self.slot_runners[slot]
 
     def _adopt(self, slot: int, child: Child, stop: Stop) -> None:
-        """Stores who runs user code before it does, so that recovery can end it."""
-        facts = {"slot": slot, "tag": child.tag, "pid": child.pid, "process_start": child.start_time}
         while not (self.ended.is_set() or stop.asked):
             try:
-                self.database.transact("adopt", lambda tx: workers.adopt(tx, self.who.id, **facts))  # type: ignore[arg-type]
+                adopt(self.database, self.who.id, slot, child)
                 return
             except Unreachable:
                 self.ended.wait(1.0)  # the claim is ours and its work has not begun: wait with it
         raise LeaseLost("the work was stopped before it began")
-
-    def _disown(self, child: Child) -> None:
-        try:
-            self.database.transact("disown", lambda tx: tx.run("drop_process", tag=child.tag))
-        except Unreachable as error:
-            log.warning("could not forget an ended process: %s", error)  # recovery finds that it is gone
 
     def work_ended(self, batch: list[tuple[Running, Outcome]]) -> None:
         """Called from wherever work ends."""

@@ -30,7 +30,17 @@ class Away extends Error {}
 // What a form that leads elsewhere brings may come once only: loading this page again meanwhile would cut it off.
 export function leave(at = performance.now()) { left = at; }
 
-const onItsWay = () => performance.now() - left < ON_ITS_WAY;
+// Stopped by a person it brings nothing, and the page follows again. Only the last form counts: the browser gives up
+// one that is under way when another is sent. Browsers that do not tell leave it to the time.
+let awaited = null;
+window.navigation?.addEventListener("navigate", ({ formData, signal }) => {
+  if (!formData) return;
+  awaited = signal;
+  leave();
+  signal.addEventListener("abort", () => { if (awaited === signal) leave(-Infinity); });
+});
+
+export const onItsWay = () => performance.now() - left < ON_ITS_WAY;
 const again = () => { if (!onItsWay()) location.reload(); };
 const still = () => onItsWay() || document.querySelector("[data-dragging]") !== null;
 
