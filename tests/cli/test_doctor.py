@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -19,17 +18,17 @@ from psycopg import sql
 from headway.clock import SystemClock, micros
 from headway.engine.diagnosis import Examination
 from headway.engine.diagnosis_places import access, mounted
+from headway.engine.limits import settle
 from headway.model import diagnosis as model
 from headway.model.diagnosis import Access, Answer, ok
+from headway.model.policies import Concurrency
 from headway.store import workers
 from headway.testing import FrozenClock
-from tests.support.cli import Answer as Said
 from tests.support.cli import Here, line_of, program, running, until
+from tests.support.doctor import checks, is_file, kill, looked, odd, states
 from tests.support.life import TASK, Life, raw_connection
 from tests.support.postgres import fresh_database
 
-# What the machine of the tests may have that a production one should not: files in memory, a server without fsync.
-OF_THE_MACHINE = {"file_system", "durability", "disk_space", "artifacts"}
 PASSWORD = "hunter2-very-secret"
 
 
@@ -45,34 +44,6 @@ def life(cli: Here) -> Iterator[Life]:
     assert cli.database is not None
     with Life(cli.database, clock=FrozenClock(SystemClock().now())) as life:
         yield life
-
-
-def checks(said: Said) -> dict[str, dict[str, Any]]:
-    found = said.data
-    assert found.keys() == {"checks", "ok"}
-    assert all(one.keys() == {"name", "state", "detail", "remedy"} for one in found["checks"])
-    assert found["ok"] is not any(one["state"] == "broken" for one in found["checks"])
-    for one in found["checks"]:  # whatever is not fine says what to do
-        assert (one["remedy"] is None) == (one["state"] in ("ok", "skipped")), one
-    return {one["name"]: one for one in found["checks"]}
-
-
-def looked(cli: Here, *args: object, database: str | None = None) -> dict[str, dict[str, Any]]:
-    return checks(cli("doctor", "--json", *args, database=database))
-
-
-def states(found: dict[str, dict[str, Any]]) -> dict[str, str]:
-    return {name: one["state"] for name, one in found.items() if name not in OF_THE_MACHINE}
-
-
-def odd(found: dict[str, dict[str, Any]]) -> dict[str, str]:
-    """What is not fine."""
-    return {name: state for name, state in states(found).items() if state not in ("ok", "skipped")}
-
-
-def is_file(cli: Here) -> bool:
-    assert cli.database is not None
-    return not cli.database.startswith("postgresql")
 
 
 # --- all is well --------------------------------------------------------------------------------------------------
@@ -176,10 +147,19 @@ def test_what_is_no_database_of_headway(here: Here, folder: Path, empty_postgres
         raw.execute("create table theirs (x)")
     (folder / "text.db").write_text("not a database at all, " * 100)
     (folder / "empty.db").touch()
-    for name in ("other.db", "text.db", "empty.db", ".", "no/such/folder.db", empty_postgres_url):
+    for name in ("other.db", "text.db", "empty.db", ".", "no/such/folder.db"):
         said = here("doctor", "--json", database=name)
         assert (name, said.code) == (name, 5)
         assert checks(said)["schema"]["state"] == "skipped"
+    said = here("doctor", "--json", database=empty_postgres_url)
+    found = checks(said)
+    assert said.code == 5
+    assert "not a database of Headway yet" in found["schema"]["detail"]
+    # The server can be looked at all the same.
+    asked = {name: found[name]["state"] for name in ("database", "notifications", "clock", "rights")}
+    assert set(asked.values()) == {"ok"}, asked
+    assert not {found[name]["state"] for name in ("durability", "server_connections", "vacuum")} & {"skipped"}
+    assert found["workers"]["state"] == "skipped"
 
 
 def test_a_damaged_file(sqlite_url: str, here: Here) -> None:
@@ -339,15 +319,28 @@ def test_several_machines_on_one_file(cli: Here, life: Life) -> None:
 
 
 def test_limits_that_are_not_in_force(cli: Here, life: Life) -> None:
-    (cli.folder / "headway.toml").write_text("[concurrency]\nlimit = 3\n")
-    assert looked(cli)["limits"]["state"] == "ok"  # nothing was ever written: the next start does
-    life.sql_write(
-        "insert into hw_setting (name, value) values ('concurrency',"
-        """ '{"policy": "global", "targets": "own", "limit": 2, "limits": {}, "aging": null}')"""
-    )
+    """What `up` would say of them, while another worker lives."""
+    settings = cli.folder / "headway.toml"
+    assert looked(cli)["limits"]["detail"] == "the limits are those of the settings"
+    settings.write_text("[concurrency]\nlimit = 3\n")
     found = looked(cli)["limits"]
-    assert found["state"] == "look"
-    assert "concurrency.limit 2, not 3" in found["detail"]
+    assert (found["state"], "the limit of global 1, not 3" in found["detail"]) == ("look", True), found
+    settings.write_text("[resources]\ngpu = 2\n")
+    settle(life.database, Concurrency(), {"gpu": 2}, actor=life.actor())
+    assert looked(cli)["limits"]["state"] == "ok"
+    cli("limits", "set", "global", "5").done()
+    assert "the limit of global 5, not 1" in looked(cli)["limits"]["detail"]
+    cli("limits", "set", "global", "1").done()
+    settings.write_text("[resources]\ngpu = 7\n")
+    assert "the capacity of gpu 2, not 7" in looked(cli)["limits"]["detail"]
+    kill(life, life.worker_id)
+    dead = looked(cli)["limits"]  # its process is gone: nobody keeps the next one from it
+    assert (dead["state"], "gpu 2, not 7" in dead["detail"]) == ("ok", True)
+
+
+def test_limits_of_lanes_that_do_not_exist_yet(cli: Here, life: Life) -> None:
+    (cli.folder / "headway.toml").write_text("[concurrency.limits]\nstory = 3\n")
+    assert "concurrency.limits {}, not {'story': 3}" in looked(cli)["limits"]["detail"]
 
 
 def test_what_waits_for_a_person(cli: Here, life: Life) -> None:
@@ -436,13 +429,16 @@ def test_a_user_without_rights(postgres_url: str, here: Here) -> None:
         try:
             raw.execute(f"grant select on all tables in schema public to {role}".encode())
             said = here("doctor", "--json", database=f"{postgres_url}&user={role}")
+            raw.execute("insert into hw_tenant (id, name, created_at) values (77, 'other', 1)")
+            walled = looked(here, database=f"{postgres_url}&user={role}")["wall"]
         finally:
             raw.execute(f"drop owned by {role}; drop role {role}".encode())
     found = checks(said)
     assert said.code == 4
     assert found["rights"]["state"] == "broken"
     assert f"to {role}" in found["rights"]["remedy"]
-    assert found["wall"]["state"] == "look"
+    assert found["wall"]["state"] == "ok"  # one tenant needs none
+    assert walled["state"] == "look"
     assert found["schema"]["state"] == "ok"
 
 
@@ -484,6 +480,17 @@ def test_what_keeps_a_check_from_being_made_is_its_answer() -> None:
     assert (gone.mark, "/no/such/folder" in gone.detail) == ("broken", True)
 
 
+@pytest.mark.parametrize("raised", [KeyError("warnings"), KeyboardInterrupt(), SystemExit(3), AssertionError("x")])
+def test_a_check_with_a_mistake_in_it_does_not_hide_the_others(raised: BaseException) -> None:
+    def fail() -> Answer:
+        raise raised
+
+    exam = Examination()
+    assert exam.ask_database("one", fail).detail.startswith(f"this check failed: {type(raised).__name__}")
+    assert exam.ask_database("next", lambda: ok("fine")).mark == "ok"
+    assert [one.answer.mark for one in exam.findings] == ["broken", "ok"]
+
+
 # --- judging ------------------------------------------------------------------------------------------------------
 
 MIB = 1 << 20
@@ -513,7 +520,8 @@ NINE = Access("/srv/headway.db", "root", True, True)
         (model.judge_version(120005, 0.001), "look"),
         (model.judge_durability(fsync="on", full_page_writes="on", synchronous_commit="local"), "ok"),
         (model.judge_durability(fsync="off", full_page_writes="on", synchronous_commit="on"), "broken"),
-        (model.judge_durability(fsync="on", full_page_writes="off", synchronous_commit="on"), "broken"),
+        (model.judge_durability(fsync="on", full_page_writes="off", synchronous_commit="on"), "look"),
+        (model.judge_durability(fsync="off", full_page_writes="off", synchronous_commit="on"), "broken"),
         (model.judge_durability(fsync="on", full_page_writes="on", synchronous_commit="off"), "broken"),
         (model.judge_skew(-4.0), "ok"),
         (model.judge_skew(-6.0), "look"),
@@ -534,6 +542,9 @@ def test_how_it_is_judged(answer: Answer, mark: str) -> None:
 def test_whose_the_file_is_that_cannot_be_written() -> None:
     answer = model.judge_access("ann", [NINE, Access("/srv/headway.db-shm", "root", True, False)])
     assert "ann has no right to /srv/headway.db-shm (of root)" in answer.detail
+    assert answer.remedy == "let ann own them, or run Headway as its owner"
+    own = model.judge_access("ann", [Access("/srv/my headway.db", "ann", True, False)])
+    assert own.remedy == "`chmod u+w '/srv/my headway.db'`"
 
 
 def test_what_a_user_may_do(tmp_path: Path) -> None:
@@ -550,12 +561,20 @@ MOUNTS = """\
 30 22 0:40 / /srv rw,relatime shared:1 - nfs4 host:/x rw
 31 30 0:41 / /srv/my\\040data rw - xfs /dev/sdb1 rw
 32 31 0:42 / /srv/my\\040data rw - tmpfs tmpfs rw
+33 22 0:43 / /srv/größe\\134x rw - btrfs /dev/sdc1 rw
 """
 
 
 @pytest.mark.parametrize(
     ("path", "kind"),
-    [("/home/x", "ext4"), ("/srvs/x", "ext4"), ("/srv/x", "nfs4"), ("/srv/my data/x", "tmpfs"), ("/srv", "nfs4")],
+    [
+        ("/home/x", "ext4"),
+        ("/srvs/x", "ext4"),
+        ("/srv/x", "nfs4"),
+        ("/srv/my data/x", "tmpfs"),
+        ("/srv", "nfs4"),
+        ("/srv/größe\\x/y", "btrfs"),
+    ],
 )
 def test_on_what_file_system_a_path_is(path: str, kind: str) -> None:
     assert mounted(MOUNTS, path) == kind

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import json
 import os
 import plistlib
 import re
@@ -154,6 +155,24 @@ def test_what_is_refused(here: Here, folder: Path) -> None:
     here("service", "print", "--server", "http://127.0.0.1:1").refused(2, "on the database itself")
 
 
+def test_a_config_file_elsewhere(here: Here, folder: Path) -> None:
+    """Without detours in its path."""
+    (folder / "etc").mkdir()
+    (folder / "etc" / "p.toml").touch()
+    args = ("--config", "etc/../etc/p.toml", "--database", "etc/../x.db")
+    said = here("service", "print", "systemd", *args).done()
+    assert argv_of(unit(said.out)["Service"]["ExecStart"])[len(installed()) :] == [
+        *("up", "--config", str(folder.resolve() / "etc/p.toml"), "--database", str(folder.resolve() / "x.db"))
+    ]
+
+
+def test_a_user_without_a_name(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container: systemd takes the number."""
+    monkeypatch.setattr(os, "geteuid", lambda: 4_000_123)
+    said = here("service", "print", "systemd").done()
+    assert unit(said.out)["Service"]["User"] == "4000123"
+
+
 # --- spelling -----------------------------------------------------------------------------------------------------
 
 
@@ -182,6 +201,34 @@ def test_names_that_need_care(tmp_path: Path, name: str) -> None:
     ran = subprocess.run(found["ProgramArguments"], capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert ran.stdout.splitlines() == command
     assert found["WorkingDirectory"] == str(folder)
+
+
+def test_variables_for_launchd_are_taken_as_they_are(tmp_path: Path) -> None:
+    """They are no text of the shell's: what it would take for its own is a value like any other."""
+    values = {
+        "PLAIN": "a",
+        "DOLLAR": "$HOME ${PATH} $(touch bad) `touch bad`",
+        "AND": "a & b; c | d > bad",
+        "BLANKS": "  two  blanks ",
+        "QUOTES": """it's "so" \\n \\\\""",
+        "EQUALS": "a=b c=d # e",
+        "EMPTY": "",
+        "STAR": "*",
+        "_last": "no line end é",
+    }
+    lines = [f"{name}={value}" for name, value in values.items()]
+    lines[1:1] = ["", "# COMMENT=1", "#COMMENT=1", "no variable", "a-b=1", "=x", "1A=x", "A B=x"]
+    (tmp_path / "headway.env").write_text("\n".join(lines))
+    tell = "import json, os; print(json.dumps(dict(os.environ)))"
+    text = launchd(wanted(tmp_path, sys.executable, "-c", tell), log="/x")
+    arguments = plistlib.loads(text.encode())["ProgramArguments"]
+    ran = subprocess.run(
+        arguments, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=True, env={"PATH": os.defpath}
+    )
+    found = json.loads(ran.stdout)
+    assert {name: found.get(name) for name in values} == values
+    assert found.keys() - values.keys() <= {"PATH", "PWD", "OLDPWD", "SHLVL", "_", "LC_CTYPE"}
+    assert (os.listdir(tmp_path), ran.stderr) == (["headway.env"], "")
 
 
 def test_systemd_would_notice_a_wrong_path(tmp_path: Path) -> None:

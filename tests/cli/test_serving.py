@@ -77,7 +77,11 @@ def test_up_runs_jobs_until_a_signal(cli: Here, app: App) -> None:
 def test_up_for_people_says_where_what_and_how_to_stop(cli: Here, app: App) -> None:
     with running("up", *SHOP, cwd=cli.folder, database=cli.database) as process:
         assert "headway 0." in line_of(process.stderr, "headway")
-        assert "http://127.0.0.1:" in line_of(process.stderr, "HTTP at")
+        place = line_of(process.stderr, "dashboard at").split()[-1]
+        assert place.startswith("http://127.0.0.1:")
+        page = httpx.get(place, timeout=PATIENCE, follow_redirects=True)
+        assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+        assert f"{place}api/openapi.json" in line_of(process.stderr, "HTTP API at")
         assert "shop.greet" in line_of(process.stderr, "slots for")
         assert "Ctrl-C" in line_of(process.stderr, "stops it")
         job = app.enqueue("shop.wait")

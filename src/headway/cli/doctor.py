@@ -4,11 +4,10 @@ what is broken, each with what to do. It changes nothing."""
 from __future__ import annotations
 
 import platform
-import sys
-from contextlib import redirect_stdout
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, TypeAlias
 
 import typer
 
@@ -23,11 +22,14 @@ if TYPE_CHECKING:
     from headway.config import Settings
     from headway.engine.diagnosis import Examination
     from headway.model.diagnosis import Answer, Finding
-    from headway.store.db import Database
+    from headway.store.db import Database, Tx
 
-# The tasks of an app may need much that is slow to import.
-APP_SECONDS = 20.0
+    Looks: TypeAlias = dict[str, Callable[[Tx], Answer]]
+
 REACH_SECONDS = 12.0
+UNREADABLE = "the settings cannot be read"
+PLACES = ("artifacts", "secrets", "connections")
+SERVER = ("address", "server")
 _MARKS = {"ok": ("ok", "green"), "look": ("look", "yellow"), "broken": ("broken", "bold red")}
 
 
@@ -50,9 +52,10 @@ def register(root: typer.Typer) -> None:
 
 def examine(call: Call, app: str | None) -> list[Finding]:
     """Every check that can be made, whatever the ones before it found."""
+    from headway.cli import doctor_app
     from headway.cli.doctor_settings import given
-    from headway.cli.opening import is_file
-    from headway.engine.diagnosis import Examination
+    from headway.engine.diagnosis import SECONDS, Examination
+    from headway.model.diagnosis import skipped
     from headway.tasks import BUILT_IN
 
     exam = Examination()
@@ -60,18 +63,32 @@ def examine(call: Call, app: str | None) -> list[Finding]:
     exam.note("settings", answer)
     exam.ask("versions", _versions)
     own = {task.name for task in BUILT_IN}
-    with redirect_stdout(sys.stderr):  # what an app prints when it is imported is no data
-        exam.ask("app", partial(_app, app or settings.app, own), APP_SECONDS)
+    if settings is not None or app is not None:
+        where = app if settings is None else app or settings.app
+        exam.ask("app", partial(doctor_app.app, where, own), doctor_app.SECONDS + SECONDS)
+    if settings is not None:
+        _installation(exam, settings, own)
+        return exam.findings
+    # Defaults would lead to another installation than the one that is meant.
+    for name in (*(() if app else ("app",)), *PLACES, "database", *_checks(None, own), *SERVER):
+        exam.note(name, skipped(UNREADABLE))
+    return exam.findings
+
+
+def _installation(exam: Examination, settings: Settings, own: set[str]) -> None:
+    from headway.cli import doctor_server
+    from headway.cli.opening import is_file
+
     _places(exam, settings)
     database = _sqlite(exam, settings) if is_file(settings) else _postgres(exam, settings)
     try:
         _work(exam, settings, database, own)
-        exam.ask_database("address", partial(_address, settings, database))
+        if database is not None:
+            exam.ask_database("address", partial(doctor_server.address, settings, database))
     finally:
         if database is not None and not exam.hung:
             database.close()
-    exam.ask("server", partial(_server, settings))
-    return exam.findings
+    exam.ask("server", partial(doctor_server.server, settings))
 
 
 # --- this program -------------------------------------------------------------------------------------------------
@@ -84,32 +101,17 @@ def _versions() -> Answer:
     return ok(f"Headway {__version__} on Python {platform.python_version()}, {platform.system()}")
 
 
-def _app(where: str | None, own: set[str]) -> Answer:
-    from headway.cli.opening import load_app
-    from headway.model.diagnosis import broken, look, ok
-
-    if where is None:
-        return ok("none is named: a worker started here has the built-in tasks only")
-    try:
-        loaded = load_app(where)
-    except SystemExit:
-        return broken(f"{where} ends the program when it is imported", "put what it runs under `if __name__ == …`")
-    mine = len(loaded.tasks.keys() - own)
-    own.update(loaded.tasks)
-    if not mine:
-        return look(f"{where} has no tasks of its own", "declare them with `@app.task`")
-    return ok(f"{where} has {mine} task{'s' if mine > 1 else ''}")
-
-
 # --- places -------------------------------------------------------------------------------------------------------
 
 
 def _places(exam: Examination, settings: Settings) -> None:
+    from headway.cli.opening import is_file
     from headway.engine import diagnosis_places as places
     from headway.engine.secrets import Vault
 
     vault = Vault(settings.secrets, settings.connections, settings.database)
-    exam.ask("artifacts", partial(places.artifacts, settings.artifacts))
+    beside = Path(settings.database).parent if is_file(settings) else None
+    exam.ask("artifacts", partial(places.artifacts, settings.artifacts, beside))
     exam.ask("secrets", partial(places.secrets, settings.secrets))
     exam.ask("connections", partial(places.connections, vault))
 
@@ -122,7 +124,7 @@ def _sqlite(exam: Examination, settings: Settings) -> Database | None:
     from headway.engine import diagnosis_places as places
     from headway.store.looking import SqliteToLookAt
 
-    path = Path(settings.database.removeprefix("sqlite:///")).absolute()
+    path = Path(settings.database).absolute()
     library = exam.ask("sqlite", places.sqlite_library)
     exam.ask("file_system", partial(places.file_system, path))
     exam.ask("disk_space", partial(places.space, path.parent))
@@ -164,7 +166,6 @@ def _postgres(exam: Examination, settings: Settings) -> Database | None:
         "rights": checks.rights,
         "server_connections": checks.connections,
         "vacuum": checks.vacuum,
-        "wall": checks.wall,
     }.items():
         exam.ask_database(name, partial(checks.reading, database, check))
     return database
@@ -173,17 +174,22 @@ def _postgres(exam: Examination, settings: Settings) -> Database | None:
 # --- what is recorded ---------------------------------------------------------------------------------------------
 
 
-def _work(exam: Examination, settings: Settings, database: Database | None, own: set[str]) -> None:
+def _checks(settings: Settings | None, own: set[str]) -> Looks:
+    """What is asked of the database; of one of Headway's, with the schema that this Headway knows."""
+    from headway.cli.opening import is_file
+    from headway.config import Settings
     from headway.engine import diagnosis_work as work
-    from headway.engine.diagnosis_database import reading
+    from headway.engine.diagnosis_database import wall
 
-    wished = settings.concurrency.value(settings.aging)
-    checks: dict[str, Any] = {
+    given = settings or Settings()
+    wished = given.concurrency.value(given.aging)
+    of_one: Looks = {"one_machine": work.one_machine} if is_file(given) else {"wall": wall}
+    return {
         "schema": work.schema,
         "workers": work.workers,
-        "recovery": partial(work.recovery, interval=settings.recovery_interval),
-        **({"one_machine": work.one_machine} if database is None or database.dialect == "sqlite" else {}),
-        "limits": partial(work.limits, wished=wished),
+        "recovery": partial(work.recovery, interval=given.recovery_interval),
+        **of_one,
+        "limits": partial(work.limits, wished=wished, resources=given.resources),
         "tasks": work.tasks,
         "queue": work.queue,
         "held": work.held,
@@ -192,57 +198,21 @@ def _work(exam: Examination, settings: Settings, database: Database | None, own:
         "ticks": work.ticks,
         "webhooks": work.webhooks,
     }
+
+
+def _work(exam: Examination, settings: Settings, database: Database | None, own: set[str]) -> None:
+    from headway.engine.diagnosis_database import reading
+    from headway.model.diagnosis import skipped
+
+    checks = _checks(settings, own)
     if database is None:
-        exam.away = exam.away or "the database cannot be asked"
+        for name in (*checks, "address"):
+            exam.note(name, skipped(exam.away or "the database cannot be asked"))
+        return
     for name, check in checks.items():
-        answer = exam.ask_database(name, partial(reading, cast("Database", database), check))
+        answer = exam.ask_database(name, partial(reading, database, check))
         if name == "schema" and answer.mark == "broken":
             exam.away = exam.away or "the database has another schema"
-
-
-# --- the server ---------------------------------------------------------------------------------------------------
-
-
-def _names(settings: Settings) -> list[str]:
-    return [settings.host, *(name.strip() for name in (settings.hosts or "").split(",") if name.strip())]
-
-
-def _address(settings: Settings, database: Database | None) -> Answer:
-    from headway.api.access import is_loopback
-    from headway.engine.tokens import any_token
-    from headway.model.diagnosis import broken, ok
-
-    assert database is not None
-    open_to = [name for name in _names(settings) if not is_loopback(name)]
-    if not open_to:
-        return ok(f"{settings.host} can be reached from this machine only")
-    if any_token(database):
-        return ok(f"{open_to[0]} can be reached from others, who need a token")
-    remedy = "make a token: `headway tokens create NAME --role admin --system`, or bind 127.0.0.1 without `hosts`"
-    return broken(
-        f"{open_to[0]} can be reached from others, and there is no token: `up` refuses to serve there", remedy
-    )
-
-
-def _server(settings: Settings) -> Answer:
-    """Asks whoever answers where the settings say, whether it is ready."""
-    from headway.cli.doctor_settings import readiness
-    from headway.model.diagnosis import broken, look, ok, skipped
-
-    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::", "localhost") else settings.host.strip("[]")
-    where = f"{host} port {settings.port}"
-    if settings.port == 0:
-        return skipped("it takes a free port at each start")
-    found = readiness(host, settings.port)
-    if found is None:
-        return skipped(f"nobody serves HTTP at {where}")
-    if "ready" not in found:
-        return look(f"another program answers at {where}", "choose another `port`: `up` cannot have this one")
-    if not found["ready"]:
-        return broken(f"Headway at {where} is not ready: {'; '.join(found['reasons'])}", "see its log; start it again")
-    if found["warnings"]:
-        return look(f"Headway at {where} is ready, but: {'; '.join(found['warnings'])}", "see `/readyz` there")
-    return ok(f"Headway at {where} is ready")
 
 
 # --- saying it ----------------------------------------------------------------------------------------------------

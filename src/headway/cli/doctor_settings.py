@@ -1,8 +1,7 @@
-"""What `doctor` works with: the settings, or as many of them as are valid, and the answer of a server."""
+"""What `doctor` works with: the settings, or as many of them as are valid."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,21 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 from headway.cli.call import Call
 from headway.config import Settings, explain, load
-from headway.config.sources import DEFAULT_FILE, Given, Problem, from_environment, from_file, from_flags
+from headway.config.sources import DEFAULT_FILE, FILE, Given, Problem, from_environment, from_file, from_flags
 from headway.errors import BadInput, HeadwayError
-from headway.model import policies
 from headway.model.diagnosis import broken, ok
 
 if TYPE_CHECKING:
     from headway.model.diagnosis import Answer
 
 NOTHING = Path(os.devnull)
-ANSWER_SECONDS = 2.0
-MOST_BYTES = 65_536
+DATABASE = ("database",)
 
 
-def given(call: Call) -> tuple[Settings, Answer]:
-    """The settings with how they stand. Broken ones are left out, so that the rest can be looked at all the same."""
+def given(call: Call) -> tuple[Settings | None, Answer]:
+    """The settings with how they stand. Broken ones are left out, so that the rest can be looked at all the same; None
+    if nobody can tell which installation is meant."""
     try:
         settings = call.settings()
     except BadInput as error:
@@ -33,7 +31,7 @@ def given(call: Call) -> tuple[Settings, Answer]:
         problems = "; ".join(error.facts["problems"])
         return _valid_ones(call), broken(problems, "correct it; no process starts with these settings")
     try:
-        policies.find(settings.concurrency.policy).lanes("command", ())
+        settings.concurrency.value(settings.aging).lanes("command", (), on_target=False)
     except HeadwayError as error:
         return settings, broken(f"concurrency.policy: {error}", "correct it, or name one that comes with Headway")
     count = sum(one.source != "default" for one in explain(settings))
@@ -42,20 +40,24 @@ def given(call: Call) -> tuple[Settings, Answer]:
     return settings, ok(f"{where}{count} given, the others have their defaults")
 
 
-def _valid_ones(call: Call) -> Settings:
-    """Each setting by itself; two that are valid but do not go together are both left out."""
+def _valid_ones(call: Call) -> Settings | None:
+    """Each setting by itself; two that are valid but do not go together are both left out. None without the file, or
+    without the database that was named."""
     kept: dict[str, Any] = {}
-    for one in _all_given(call):
+    named: object = None
+    problems: list[Problem] = []
+    for one in _all_given(call, problems):
+        named = one.value if one.path == DATABASE else named
         wish: Any = one.value
         for part in reversed(one.path):
             wish = {part: wish}
         if _loads(wish) and _loads(_merged(kept, wish)):
             kept = _merged(kept, wish)
-    return load(NOTHING, {}, kept)
+    lost = any(one.source.rank == FILE or one.setting == "database" for one in problems)
+    return None if lost or kept.get("database") != named else load(NOTHING, {}, kept)
 
 
-def _all_given(call: Call) -> Iterator[Given]:
-    problems: list[Problem] = []
+def _all_given(call: Call, problems: list[Problem]) -> Iterator[Given]:
     yield from from_file(call.config, problems)
     yield from from_environment(os.environ, problems)
     yield from from_flags(call.flags)
@@ -76,20 +78,3 @@ def _loads(wishes: dict[str, Any]) -> bool:
     except BadInput:
         return False
     return True
-
-
-def readiness(host: str, port: int) -> dict[str, Any] | None:
-    """What `/readyz` answers there; an empty answer if it is none of Headway's, None if nobody answers."""
-    from http.client import HTTPConnection, HTTPException
-
-    connection = HTTPConnection(host, port, timeout=ANSWER_SECONDS)
-    try:
-        connection.request("GET", "/readyz")
-        found = json.loads(connection.getresponse().read(MOST_BYTES))
-    except ConnectionError:
-        return None
-    except (HTTPException, ValueError, TimeoutError):
-        return {}
-    finally:
-        connection.close()
-    return found if isinstance(found, dict) else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shlex
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli.call import Call, command, family
-from headway.cli.serving import NONE, AppOption, Slots, _roles
+from headway.cli.serving import NONE, AppOption, Slots, named_roles
 
 if TYPE_CHECKING:
     from headway.config import Settings
@@ -62,7 +63,7 @@ def print_(
     ] = Path("headway.env"),
 ) -> None:
     """Print a file that runs Headway from this folder as a service. What to do with it is said on stderr."""
-    wanted_roles = _roles(roles)
+    wanted_roles = named_roles(roles)
     call.flags["slots"] = slots
     with redirect_stdout(sys.stderr):  # what an app prints when it is imported is no part of the file
         settings = call.app(app).settings
@@ -106,7 +107,7 @@ def _options(call: Call, settings: Settings, slots: int | None) -> Iterator[str]
     if settings.app is not None and not _from_file(call, settings, "app"):
         yield from ("--app", settings.app)
     if call.config is not None:
-        yield from ("--config", str(call.config.absolute()))
+        yield from ("--config", str(_plain(call.config)))
     if "database" in call.flags and not _secret(settings):
         yield from ("--database", _absolute(settings))
     if slots is not None:
@@ -123,10 +124,15 @@ def _secret(settings: Settings) -> bool:
     return masked(settings.database) != settings.database
 
 
+def _plain(path: Path) -> Path:
+    """Absolute, and without detours. Where there are none, links stay: they may lead elsewhere tomorrow."""
+    return path.resolve() if ".." in path.parts else path.absolute()
+
+
 def _absolute(settings: Settings) -> str:
     from headway.cli.opening import is_file
 
-    return str(Path(settings.database).absolute()) if is_file(settings) else settings.database
+    return str(_plain(Path(settings.database))) if is_file(settings) else settings.database
 
 
 # --- the file -----------------------------------------------------------------------------------------------------
@@ -136,11 +142,10 @@ def printed(
     kind: Kind, call: Call, settings: Settings, argv: list[str], *, user: str | None, name: str, env_file: Path
 ) -> Printed:
     from headway.cli.opening import is_file
-    from headway.engine.diagnosis_places import user_name
     from headway.model import units
 
     folder = Path.cwd()
-    whose = user or user_name()
+    whose = user or _own_name()
     wanted = units.Wanted(
         name,
         argv,
@@ -155,6 +160,14 @@ def printed(
         return Printed(kind, f"{name}.service", units.systemd(wanted), _systemctl(name), notes)
     text = units.launchd(wanted, log=str(folder / f"{name}.log"))
     return Printed(kind, f"{name}.plist", text, _launchctl(wanted), notes)
+
+
+def _own_name() -> str:
+    """Systemd takes the number of a user who has no name."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
 
 
 def _systemctl(name: str) -> list[str]:

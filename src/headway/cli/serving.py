@@ -46,7 +46,7 @@ def register(root: typer.Typer) -> None:
         no_wait: NoWait = False,
     ) -> int:
         """Start Headway here: serves HTTP, fires schedules, runs jobs, recovers what crashes left."""
-        wanted = _roles(roles)
+        wanted = named_roles(roles)
         call.flags.update(slots=slots, host=host, port=port)
         return serve(call, app, roles=wanted, tasks=tasks, adopt=adopt_settings, wait=not no_wait)
 
@@ -65,7 +65,7 @@ def register(root: typer.Typer) -> None:
         return serve(call, app, roles=["worker"], tasks=tasks, burst=burst, adopt=adopt_settings, wait=not no_wait)
 
 
-def _roles(given: Sequence[str]) -> list[str]:
+def named_roles(given: Sequence[str]) -> list[str]:
     from headway.composing import ROLES
     from headway.errors import BadInput
 
@@ -147,7 +147,8 @@ def _announce(call: Call, app: App, roles: Sequence[str], served: Sequence[str],
         return
     call.out.say(f"headway {__version__} on {shown(settings)}")
     if url is not None:
-        call.out.say(f"  HTTP at {url}/api/openapi.json")
+        call.out.say(f"  dashboard at {url}/")
+        call.out.say(f"  HTTP API at {url}/api, described in {url}/api/openapi.json")
     if "worker" in roles:
         call.out.say(f"  {settings.slots} slots for: {', '.join(served)}")
         if set(served) <= {task.name for task in BUILT_IN}:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from contextlib import closing
+from typing import TYPE_CHECKING, TypeVar
 
+from headway.engine.diagnosis_work import not_ours
+from headway.errors import Unreachable
 from headway.model.diagnosis import (
     Answer,
     away,
@@ -20,37 +23,31 @@ from headway.model.diagnosis import (
     ok,
 )
 from headway.store.db import Database, Tx
-from headway.store.looking import SqliteToLookAt
+from headway.store.looking import SqliteToLookAt, server
 from headway.store.wall import ON, wall_state
 
 if TYPE_CHECKING:
     from headway.store.looking_postgres import PostgresToLookAt
 
+Found = TypeVar("Found")
 CHECK_SECONDS = 1.0
 NOTIFY_SECONDS = 3.0
+LATER = "so new jobs wait for the next look, up to 5 s"
+LISTEN = "set `listen` to an address of the server itself, past any pooler, and of the same database"
 
 
-def reading(database: Database, check: Callable[[Tx], Answer]) -> Answer:
+def reading(database: Database, check: Callable[[Tx], Found]) -> Found:
     """A check in a snapshot of its own."""
     with database.read() as tx:
         tx.run("pin_plans")
         return check(tx)
 
 
-def is_ours(database: Database) -> Answer | None:
-    """None if it is; otherwise why nothing more can be asked."""
-    with database.read() as tx:
-        ((found,),) = tx.run(f"schema_found_{database.dialect}")
-    if not found:
-        return away("it is not a database of Headway yet", "`headway up` or `headway db migrate` makes it one")
-    return None
-
-
 # --- SQLite -------------------------------------------------------------------------------------------------------
 
 
 def opened_file(database: Database) -> Answer:
-    return is_ours(database) or ok("can be read")
+    return reading(database, not_ours) or ok("can be read")
 
 
 def journal(database: SqliteToLookAt) -> Answer:
@@ -66,7 +63,10 @@ def integrity(database: SqliteToLookAt) -> Answer:
     if found is None:
         return ok(f"no damage found in {CHECK_SECONDS:g} s; `headway db check` looks through all of it")
     if found:
-        return away(f"the file is damaged: {found[0]}", "stop all workers, restore a backup: `headway db restore FILE`")
+        return away(
+            f"the file is damaged: {' '.join(found[0].split())}",
+            "stop all workers, restore a backup: `headway db restore FILE`",
+        )
     return ok("the file is sound")
 
 
@@ -74,19 +74,15 @@ def integrity(database: SqliteToLookAt) -> Answer:
 
 
 def reached(database: PostgresToLookAt) -> Answer:
-    from headway.store.looking_postgres import server
-
     with database.read() as tx:
         began = time.perf_counter()
         tx.run("ping")
         took = time.perf_counter() - began
         found = server(tx)
-    return is_ours(database) or judge_version(found.version, took)
+    return judge_version(found.version, took)
 
 
 def durability(tx: Tx) -> Answer:
-    from headway.store.looking_postgres import server
-
     found = server(tx)
     return judge_durability(
         fsync=found.fsync, full_page_writes=found.full_page_writes, synchronous_commit=found.synchronous_commit
@@ -94,8 +90,6 @@ def durability(tx: Tx) -> Answer:
 
 
 def rights(tx: Tx) -> Answer:
-    from headway.store.looking_postgres import server
-
     found = server(tx)
     if found.standby:
         return broken("the server is a standby, which takes no writes", "name the primary in `database`")
@@ -109,12 +103,15 @@ def rights(tx: Tx) -> Answer:
 
 
 def notifications(database: PostgresToLookAt) -> Answer:
-    took = database.round_trip(NOTIFY_SECONDS)
+    """Without them everything works, later: workers look by themselves every few seconds."""
+    try:
+        listening = database.listening()
+    except Unreachable as error:
+        return look(f"nobody can listen for notifications, {LATER}: {error}", LISTEN)
+    with closing(listening):
+        took = database.round_trip(listening, NOTIFY_SECONDS)
     if took is None:
-        remedy = "behind a pooler, set `listen` to an address of the server itself (and of the same database)"
-        return look(
-            f"no notification came within {NOTIFY_SECONDS:g} s: new jobs wait for the next look, up to 5 s", remedy
-        )
+        return look(f"no notification came within {NOTIFY_SECONDS:g} s, {LATER}", LISTEN)
     return ok(f"a notification arrives after {took * 1000:.1f} ms")
 
 
@@ -134,8 +131,6 @@ def clock(database: Database) -> Answer:
 
 
 def vacuum(tx: Tx) -> Answer:
-    from headway.store.looking_postgres import server
-
     off = [name for (name,) in tx.run("unvacuumed_tables_postgres")]
     oldest = next(((pid, age, name) for pid, age, name in tx.run("oldest_transaction_postgres")), None)
     return judge_vacuum(on=server(tx).vacuums, tables_off=off, oldest=oldest)
@@ -145,5 +140,7 @@ def wall(tx: Tx) -> Answer:
     state = wall_state(tx)
     if state == ON:
         return ok("row-level security keeps tenants apart")
+    if len(tx.run("tenants")) < 2:
+        return ok("there is one tenant, and nobody to keep it apart from")
     why, _, remedy = state.removeprefix("off: ").rpartition(": ")
     return look(f"no second wall between tenants: {why}", remedy)

@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import pwd
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -30,6 +31,7 @@ from headway.model.diagnosis import (
 from headway.store.sqlite import lib_version, refuse_affected
 
 MOUNTS = Path("/proc/self/mountinfo")
+_ESCAPED = re.compile(r"\\([0-7]{3})")  # a blank is written \040
 
 
 def user_name(number: int | None = None) -> str:
@@ -96,7 +98,7 @@ def mounted(table: str, path: str) -> str | None:
     found, longest = None, -1
     for line in table.splitlines():
         before, _, after = line.partition(" - ")
-        place = before.split()[4].encode().decode("unicode_escape")  # a blank is written \040
+        place = _ESCAPED.sub(lambda found: chr(int(found[1], 8)), before.split()[4])
         inside = path == place or path.startswith(place.rstrip("/") + "/")
         if inside and len(place) >= longest:
             found, longest = after.split()[0], len(place)
@@ -127,15 +129,18 @@ def watches() -> Answer:
 # --- what settings name -------------------------------------------------------------------------------------------
 
 
-def artifacts(folder: Path) -> Answer:
-    """It comes into being with the first file."""
+def artifacts(folder: Path, database: Path | None) -> Answer:
+    """It comes into being with the first file. The room on the disk of a `database` file is another check's."""
     there = existing(folder)
     if not there.is_dir():
         return broken(f"{there} is not a folder", "change `artifacts` in the settings")
     seen = access(there)
     if not (seen.readable and seen.writable):
         return broken(f"{user_name()} may not write into {there} (of {seen.owner})", "let it, or change `artifacts`")
-    room = judge_space(shutil.disk_usage(there).free, str(there))
+    if database is not None and existing(database).stat().st_dev == there.stat().st_dev:
+        room = ok(f"{there} is on the disk of the database")
+    else:
+        room = judge_space(shutil.disk_usage(there).free, str(there))
     if room.mark != "ok":
         return room
     return ok(room.detail if there == folder.absolute() else f"{folder} comes with the first file; {room.detail}")

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from headway.clock import micros
 from headway.engine import processes
 from headway.engine.client import KNOWN_FOR
 from headway.engine.health import LATE_TICK
-from headway.engine.limits import Difference, lives
+from headway.engine.limits import differences, lives, living
 from headway.errors import BadInput
 from headway.model import hook_words
-from headway.model.diagnosis import Answer, broken, look, ok, skipped
+from headway.model.diagnosis import Answer, away, broken, look, ok, skipped
 from headway.model.estimate import span
 from headway.model.policies import Concurrency
 from headway.model.schedule import Schedule
 from headway.model.states import State
 from headway.model.webhooks import Endpoint
 from headway.model.workers import standing
-from headway.store import figures, lanes, workers_reading
+from headway.store import figures, workers_reading
 from headway.store.db import Tx
 from headway.store.migrate import versions
 from headway.store.workers import worker_name
@@ -27,6 +27,7 @@ from headway.store.workers_reading import WorkerView
 
 NAMED = 3
 LOOKED_AT = 1_000
+START = "start a Headway process that reaches the database: each of them recovers"
 
 
 def some(names: Sequence[str], most: int = NAMED) -> str:
@@ -35,7 +36,17 @@ def some(names: Sequence[str], most: int = NAMED) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
+def not_ours(tx: Tx) -> Answer | None:
+    """None if it is; otherwise why nothing more can be asked."""
+    ((found,),) = tx.run(f"schema_found_{tx.database.dialect}")
+    if found:
+        return None
+    return away("it is not a database of Headway yet", "`headway up` or `headway db migrate` makes it one")
+
+
 def schema(tx: Tx) -> Answer:
+    if (foreign := not_ours(tx)) is not None:
+        return foreign
     ((found,),) = tx.run("schema_version")
     known = versions()[-1]
     if found > known:
@@ -69,14 +80,15 @@ def workers(tx: Tx) -> Answer:
     at_work = [one for one, word in found if word in ("live", "draining")]
     slots = sum(one.slots for one in at_work)
     detail = f"{len(at_work)} at work with {slots} slots" if at_work else "no worker is at work"
+    waiting = not at_work and bool(tx.run("filled_buckets"))
+    detail += ", and jobs wait" if waiting else ""
     for word, todo in _TODO.items():
         if bad := [f"{worker_name(one.id)[:8]} on {one.host} pid {one.pid}" for one, is_so in found if is_so == word]:
             judge = look if at_work else broken
             return judge(f"{detail}; {word}: {some(bad)}", todo)
     if not at_work:
-        waiting = bool(tx.run("filled_buckets"))
-        text = "start one with `headway up`, or `headway work`"
-        return broken(f"{detail}, and jobs wait", text) if waiting else look(detail, text)
+        judge = broken if waiting else look
+        return judge(detail, "start one with `headway up`, or `headway work`")
     leaving = sum(one.state == "draining" for one in at_work)
     return ok(f"{detail}{f', {leaving} of them ending' if leaving else ''}")
 
@@ -84,14 +96,20 @@ def workers(tx: Tx) -> Answer:
 def recovery(tx: Tx, *, interval: float) -> Answer:
     """Every process recovers what others left, once it has watched a silent worker for a lease."""
     late: list[str] = []
+    left = 0
     for one in workers_reading.workers(tx, within=0.0):
         lease = max(0, one.lease_until - one.beat_at)
         if one.now - one.lease_until > lease + micros(2 * interval + LATE_TICK):
             late.append(f"worker {worker_name(one.id)[:8]} on {one.host} (silent for {span(one.now - one.beat_at)})")
+        elif not lives(one):
+            left += len(one.running)
     jobs = [f"job {job_id}" for job_id, *_ in tx.run("orphans")]
     if late or jobs:
         text = f"nobody has recovered {some([*late, *jobs])}"
-        return broken(text, "start a Headway process that reaches the database: each of them recovers")
+        return broken(text, START)
+    if left:
+        text = f"{left} job{' waits' if left == 1 else 's wait'} for the next recovery"
+        return ok(text) if living(tx) else look(text, START)
     return ok("nothing is left to recover")
 
 
@@ -107,7 +125,7 @@ def one_machine(tx: Tx) -> Answer:
 
 def tasks(tx: Tx) -> Answer:
     """Jobs that are ready, of a task that no worker has."""
-    served = {task for one in workers_reading.workers(tx, within=0.0) if one.has_lease for task in one.tasks}
+    served = {task for one in living(tx) for task in one.tasks}
     if not served:
         return skipped("no worker is at work")
     filled = {number for (number,) in tx.run("filled_buckets")}
@@ -153,23 +171,15 @@ def targets(tx: Tx) -> Answer:
     return look(f"paused: {some(named)}", "`headway targets resume NAME`, when nothing speaks against it")
 
 
-def limits(tx: Tx, wished: Concurrency) -> Answer:
+def limits(tx: Tx, wished: Concurrency, resources: Mapping[str, int]) -> Answer:
     """What a worker that lives keeps the next one from changing."""
-    stored, version = lanes.read_concurrency(tx)
-    if version and any(one.has_lease for one in workers_reading.workers(tx, within=0.0)):
-        differ = [str(one) for one in _differences(stored, wished)]
-        if differ:
-            text = "`headway up --adopt-settings` takes the settings over, `headway limits ls` shows what is in force"
-            return look(f"in force is other than the settings say: {some(differ)}", text)
-    return ok("the limits are those of the settings")
-
-
-def _differences(stored: Concurrency, wished: Concurrency) -> Iterator[Difference]:
-    for one in fields(Concurrency):
-        was, will = getattr(stored, one.name), getattr(wished, one.name)
-        if was != will:
-            name = one.name if one.name == "aging" else f"concurrency.{one.name}"
-            yield Difference(name, *((dict(was), dict(will)) if one.name == "limits" else (was, will)))
+    differ = [str(one) for one in differences(tx, wished, resources)]
+    if not differ:
+        return ok("the limits are those of the settings")
+    if not living(tx):
+        return ok(f"the next worker to start takes over what the settings say: now {some(differ)}")
+    text = "`headway up --adopt-settings` takes the settings over, `headway limits ls` shows what is in force"
+    return look(f"in force is other than the settings say: {some(differ)}", text)
 
 
 # --- schedules and webhooks ---------------------------------------------------------------------------------------

@@ -73,9 +73,7 @@ def _settle(tx: Tx, wished: Concurrency, resources: Mapping[str, int], actor: Ac
     for name, capacity in resources.items():
         lanes.define(tx, tenant_id=0, kind="resource", name=name, capacity=capacity, actor=actor)
     stored, _ = lanes.read_concurrency(tx)
-    found = (*_rules(stored, wished), *(difference for _, _, difference in _capacities(tx, wished, resources)))
-    if not found and stored != wished:  # limits of lanes that do not exist yet
-        found = (Difference("concurrency.limits", dict(stored.limits), dict(wished.limits)),)
+    found = differences(tx, wished, resources)
     if not found:
         return Settled()
     if not adopt and living(tx):
@@ -88,6 +86,18 @@ def _settle(tx: Tx, wished: Concurrency, resources: Mapping[str, int], actor: Ac
         relaned = lanes.relane_all(tx, Lanes(tx.database), actor)
     tx.wake()
     return Settled(changed=found, relaned=relaned)
+
+
+def differences(tx: Tx, wished: Concurrency, resources: Mapping[str, int]) -> tuple[Difference, ...]:
+    """What the settings want otherwise than it is in force."""
+    stored, _ = lanes.read_concurrency(tx)
+    found = (*_rules(stored, wished), *(difference for _, _, difference in _capacities(tx, wished, resources)))
+    if found or stored == wished:
+        return found
+    # limits of lanes that do not exist yet
+    if stored.limit != wished.limit:
+        return (Difference("concurrency.limit", stored.limit, wished.limit),)
+    return (Difference("concurrency.limits", dict(stored.limits), dict(wished.limits)),)
 
 
 def wished_capacity(difference: Difference) -> int | None:

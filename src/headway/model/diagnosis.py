@@ -5,6 +5,7 @@ Broken is what keeps work from being done, or puts at risk what is recorded; eve
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -99,7 +100,7 @@ def judge_log(size: int) -> Answer:
     if size > LONG_LOG:
         remedy = "end whoever has been reading an old state of the file for long (a backup, an open sqlite3 shell)"
         return look(f"the log beside the database has grown to {size_text(size)}", remedy)
-    return ok(f"write-ahead log, {size_text(size)}; every commit is synced")
+    return ok(f"write-ahead log, {size_text(size)}")
 
 
 def judge_file_system(kind: str, place: str) -> Answer:
@@ -138,9 +139,11 @@ def judge_access(user: str, seen: Sequence[Access]) -> Answer:
         return ok(f"{seen[0].path} and its folder are writable for {user}")
     named = ", ".join(f"{one.path} (of {one.owner})" for one in closed)
     what = "written" if all(one.readable for one in closed) else "read or written"
-    return broken(
-        f"{user} has no right to {named}, which must be {what}", f"let {user} own them, or run Headway as its owner"
-    )
+    remedy = f"let {user} own them, or run Headway as its owner"
+    if all(one.owner == user for one in closed):
+        rights = "u+w" if what == "written" else "u+rw"
+        remedy = f"`chmod {rights} {' '.join(shlex.quote(one.path) for one in closed)}`"
+    return broken(f"{user} has no right to {named}, which must be {what}", remedy)
 
 
 # --- PostgreSQL ---------------------------------------------------------------------------------------------------
@@ -158,6 +161,9 @@ def judge_durability(*, fsync: str, full_page_writes: str, synchronous_commit: s
     off = [name for name, value in found.items() if value == "off"]
     if not off:
         return ok(", ".join(f"{name} {value}" for name, value in found.items()))
+    if off == ["full_page_writes"]:
+        text = "turn it on, unless the file system never leaves a page half written, as ZFS"
+        return look("full_page_writes off: a crash can damage pages", text)
     return broken(
         f"{' and '.join(off)} off: what was acknowledged can be lost in a crash", "turn it on for this database"
     )

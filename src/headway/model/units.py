@@ -19,14 +19,24 @@ AFTER_GRACE = 60
 RESTART_SECONDS = 2
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,100}")
-_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}|[0-9]{1,10}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _PATTERN = re.compile(r"([*?\[\]\\])")
 # systemd takes no program whose path has these in it; an argument may.
 _UNSAYABLE = re.compile(r"""["'\\]""")
 _PASSED_ON = ("/bin/sh", "-c", 'exec "$0" "$@"')
-# launchd knows no files of variables. The shell becomes the program, so signals reach it as they should.
-_WITH_FILE = 'set -a; if [ -r "$0" ]; then . "$0"; fi; set +a; exec "$@"'
+# launchd knows no files of variables. What stands behind a name is taken as it is: it is no text of the shell's. The
+# shell becomes the program, so signals reach it as they should.
+_WITH_FILE = """\
+if [ -r "$0" ]; then
+  while IFS= read -r line || [ -n "$line" ]; do
+    case $line in *=*)
+      case ${line%%=*} in '' | [0-9]* | *[!A-Za-z0-9_]*) ;; *) export "$line" ;; esac
+    esac
+  done < "$0"
+fi
+exec "$@"
+"""
 
 
 @dataclass(frozen=True, slots=True)
