@@ -415,6 +415,17 @@ class TestShowing:
             with pytest.raises(BadInput, match=r"such as postgresql://user@host/name, or a file such as \./shop\.db"):
                 config.load(None, {}, given)
 
+    @pytest.mark.parametrize("setting", ["database", "listen"])
+    def test_an_address_that_cannot_be_read(self, setting: str, write: Write) -> None:
+        path = write(f'slots = 1\n{setting} = "postgresql://me:hun ter2@db/x"\n')
+        database = {"database": "postgresql://db/x"} if setting == "listen" else {}
+        (problem,) = problems(path, {}, database)
+        assert problem.startswith(
+            f"headway.toml:2: {setting}: is no address that PostgreSQL understands: write it like"
+        )
+        assert "ter2" not in problem
+        assert config.masked(problem) == problem, "what is masked elsewhere stays whole"
+
     def test_problems_never_quote_values(self, write: Write) -> None:
         path = write('database = "mysql://me:hunter2@db"\n[connections]\nshop = "hunter2"\n[secrets]\nk = "hunter2"\n')
         environ = {

@@ -100,7 +100,11 @@ REFUSALS: list[tuple[list[str], list[str]]] = [
     (["jobs", "ls", "--failure-kind", "BAD"], ["there is no kind 'BAD'", "TIMEOUT"]),
     (["jobs", "show", "0"], ["Invalid value for 'ID'"]),
     (["jobs", "show", "99999999999999999999"], ["Invalid value for 'ID'"]),
-    (["jobs", "show", "one"], ["Invalid value for 'ID'"]),
+    (["jobs", "show", "one"], ["Invalid value for 'ID'", "one is no job number", "headway jobs ls"]),
+    (["jobs", "cancel", "1", "two"], ["two is no job number"]),
+    (["jobs", "wait", "1.5"], ["1.5 is no job number"]),
+    (["jobs", "retry", "1", "two"], ["Invalid value for 'ID|NAME=VALUE'", "two is no job number", "jobs retry --help"]),
+    (["jobs", "retry", "1", "=two"], ["'=two' is not a param", "name=value"]),
     (["jobs", "logs", "1", "--tail", "-1"], ["--tail must be 0 or more"]),
     (["jobs", "wait", "1", "--timeout", "x"], ["timeout is not a duration"]),
     (["jobs", "resolve", "1", "--result", "{oops"], ["result is not JSON"]),
@@ -347,6 +351,32 @@ def test_no_postgres_at_the_address(here: Here) -> None:
         answer = here(*args, database=url)
         answer.refused(5, "PostgreSQL cannot be reached", "Connection refused", "start it", "--database")
         assert "s3cret" not in answer.err
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://headway:gehe im@/hw1?host=/tmp",
+        "postgresql://headway:geheim@/hw1?hos=/tmp",
+        "postgresql://headway:geheim%zz@/hw1",
+        "postgresql://headway:geheim/1@127.0.0.1:1/hw1",  # the password is read as a port
+        "postgresql://headway:1@geheim@127.0.0.1:1/hw1",  # and here as a host
+    ],
+)
+def test_an_address_that_nobody_can_read(here: Here, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for args in (*LOOKING, *USING):
+        answer = here(*args, database=url).refused(2, "--database: is no address that PostgreSQL understands")
+        assert "gehe" not in answer.err
+    monkeypatch.setenv("HEADWAY_LISTEN", url)
+    answer = here("jobs", "ls", database="postgresql://127.0.0.1:1/x")
+    answer.refused(2, "HEADWAY_LISTEN: is no address", "postgresql://user@host:5432/name", "%20")
+    assert "gehe" not in answer.err
+
+
+def test_a_user_that_postgres_does_not_know(here: Here, empty_postgres_url: str) -> None:
+    answer = here("jobs", "ls", database=empty_postgres_url + "&user=headway_nobody")
+    answer.refused(5, "does not let this user in", "headway_nobody", "check the user and the password")
+    assert "start it" not in answer.err
 
 
 def test_a_postgres_without_a_schema(here: Here, empty_postgres_url: str) -> None:

@@ -71,7 +71,10 @@ def test_interrupting_the_follower_leaves_the_job(cli: Here, app: App, worker: N
         line_of(process.stderr, "job 1 goes on: headway jobs logs -f 1, headway jobs cancel 1")
         assert process.wait(PATIENCE) == 130
     assert app.job(1).status == "RUNNING"
-    assert "nothing is in its way" in cli("jobs", "explain", 1).done().out
+    first, then = cli("jobs", "explain", 1).done().out.splitlines()
+    assert first == "job 1 is RUNNING"
+    assert then.startswith("  it runs since 20")
+    assert f" on worker {cli('jobs', 'show', 1, '--json').data['lease_owner']}" in then
     assert "stop requested" not in cli("jobs", "show", 1).done().out
     assert "job 1 was asked to stop: still RUNNING" in cli("jobs", "cancel", 1).done().out
     ended = cli("jobs", "wait", 1, "--timeout", f"{PATIENCE:g}s", "--json")

@@ -52,6 +52,7 @@ def test_what_waits_and_what_runs(cli: Here, app: App) -> None:
     page = cli("groups", "show", 1).done().out
     assert "stage       1 of 2" in page
     assert "its stage is not open yet" in page
+    assert "stage 1 of group 1 has not ended" in " ".join(cli("jobs", "explain", 2).done().out.split())
     # The member itself says where it belongs, and why it waits.
     member = cli("jobs", "show", 2).done().out
     assert "step      b, stage 2 of 2" in member
@@ -71,6 +72,14 @@ def test_a_failure_ends_it_partial(cli: Here, failed: App) -> None:
     assert page.err == "to run what failed again: headway groups retry 1\n"
     assert [one["group_id"] for one in cli("groups", "ls", "--status", "PARTIAL", "--json").data["items"]] == [1]
     assert cli("groups", "ls", "--status", "running", "--json").data["items"] == []
+
+
+def test_stages_are_counted_from_one_for_people(cli: Here, failed: App) -> None:
+    page = cli("groups", "show", 1).done().out
+    stages = [line.split()[-2:] for line in page.splitlines() if "group.advanced" in line]
+    assert stages[0] == ["stage", "2"]
+    events = cli("groups", "show", 1, "--json").done().data["events"]
+    assert next(one for one in events if one["kind"] == "group.advanced")["data"]["stage"] == 1
 
 
 def test_trying_again(cli: Here, failed: App) -> None:

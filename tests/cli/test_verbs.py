@@ -77,6 +77,32 @@ def test_retry_a_held_job_and_a_failed_one(cli: Here, app: App, held: list[int])
     assert again["items"][0]["budget"] == {"usd": 1}
 
 
+def test_retry_with_single_params(cli: Here, app: App) -> None:
+    for name in ("a", "b"):
+        app.enqueue("shop.fail", {"error": name}, retry=0)
+    drain(app)
+    cli("jobs", "retry", "name=value").refused(2, "which jobs?")
+    both = cli("jobs", "retry", 1, "error=rain", 2, "--json").done().data["items"]
+    assert [job["params"] for job in both] == [{"error": "rain"}] * 2
+
+
+def test_single_params_go_over_those_of_the_job_or_the_given_ones(cli: Here, held: list[int]) -> None:
+    (kept,) = cli("jobs", "retry", 1, "times=3", "--json").done().data["items"]
+    assert kept["params"] == {"name": "a", "times": 3}
+    (anew,) = cli("jobs", "retry", 2, "times=3", "--params", '{"name": "z"}', "--json").done().data["items"]
+    assert anew["params"] == {"name": "z", "times": 3}
+
+
+def test_new_params_are_checked_by_the_app_of_the_settings(cli: Here, app: App, held: list[int]) -> None:
+    waiting = app.enqueue("shop.greet", {"name": "a"}).id
+    (cli.folder / "headway.toml").write_text('app = "tests.support.shop:app"\n')
+    cli("jobs", "retry", 1, "--params", '{"name": 5}').refused(2, "params.name must be str, not int")
+    cli("jobs", "retry", 1, "tims=3").refused(2, "params.tims is not a parameter of the task", "times")
+    cli("jobs", "edit", waiting, "nme=3").refused(2, "params.nme is not a parameter of the task", "name")
+    assert statuses(cli) == {1: "PAUSED", 2: "PAUSED", 3: "ERROR", waiting: "QUEUED"}
+    assert cli("jobs", "show", waiting, "--json").data["params"] == {"name": "a"}
+
+
 def test_edit(cli: Here, app: App) -> None:
     app.enqueue("shop.greet", {"name": "a", "times": 2})
     assert "job 1 changed: now QUEUED" in cli("jobs", "edit", 1, "times=3", "--priority", 5).done().out

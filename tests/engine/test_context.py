@@ -83,6 +83,17 @@ def test_progress_counts_the_items(ctx: Context, sink: Recorder):
     assert sink.reports == [("progress", n, 3, "letter") for n in range(4)]
 
 
+def test_progress_goes_on_where_an_earlier_try_ended(ctx: Context, sink: Recorder):
+    assert list(ctx.progress(range(13, 15), "page", start=13)) == [13, 14]
+    assert sink.reports == [("progress", n, 15, "page") for n in (13, 14, 15)]
+    assert list(ctx.progress(iter("ab"), start=2)) == ["a", "b"]
+    assert [report[1:3] for report in sink.reports[3:]] == [(2, None), (3, None), (4, None)]
+    assert list(ctx.progress("ab", total=9, start=2)) == ["a", "b"], "a total that is given is the whole"
+    assert [report[1:3] for report in sink.reports[6:]] == [(2, 9), (3, 9), (4, 9)]
+    with pytest.raises(errors.BadInput, match="start must be a number from 0 on"):
+        next(ctx.progress("ab", start=-1))
+
+
 def test_progress_without_a_length_has_no_total(ctx: Context, sink: Recorder):
     assert list(ctx.progress(iter("ab"))) == ["a", "b"]
     assert list(ctx.progress(iter("ab"), total=2)) == ["a", "b"]

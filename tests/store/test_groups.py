@@ -590,7 +590,7 @@ def test_a_step_that_waits_says_for_whom(life: Life) -> None:
         (follows,) = queue_reading.explain(tx, life.client.tenant_id, job_of(life, behind, "a")).blockers
     one, other = (job_of(life, made, step) for step in "ab")
     assert (waits.kind, waits.by) == ("stage", f"job {one} (a, QUEUED), job {other} (b, QUEUED)")
-    assert waits.detail == f"its stage is not open yet: stage 0 of group {made} has not ended"
+    assert waits.detail == f"its stage is not open yet: stage 1 of group {made} has not ended"
     assert (follows.kind, follows.by) == ("stage", f"group {made}")
 
 

@@ -18,9 +18,24 @@ if TYPE_CHECKING:
     from headway.store.pages import Filters
 
 LARGEST = 2**63 - 1
+
+
+def job_number(text: str) -> int:
+    """A job as people name it."""
+    if text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST)) and 1 <= int(text) <= LARGEST:
+        return int(text)
+    shown = text if len(text) <= 40 else f"{text[:20]}…"
+    raise typer.BadParameter(f"{shown} is no job number: give one like 12, from `headway jobs ls`")
+
+
+def number_or_pair(text: str) -> str:
+    """A job, or a param to set."""
+    return text if "=" in text else str(job_number(text))
+
+
+Id = Annotated[int, typer.Argument(metavar="ID", help="A job by its number.", parser=job_number)]
 Ids = Annotated[
-    list[int] | None,
-    typer.Argument(metavar="ID", help="Jobs by number.", show_default=False, min=1, max=LARGEST),
+    list[int] | None, typer.Argument(metavar="ID", help="Jobs by number.", show_default=False, parser=job_number)
 ]
 Status = Annotated[list[str], typer.Option("--status", metavar="STATUS", help="In this state; may be repeated.")]
 TaskName = Annotated[str | None, typer.Option("--task", metavar="TASK", help="Of this task.")]

@@ -10,9 +10,9 @@ import typer
 from headway.cli import verbs
 from headway.cli.call import Call, command, family
 from headway.cli.choosing import (
-    LARGEST,
     By,
     GroupNumber,
+    Id,
     Key,
     Kind,
     ScheduleName,
@@ -22,6 +22,7 @@ from headway.cli.choosing import (
     TargetName,
     TaskName,
     Until,
+    job_number,
     of_schedule,
 )
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 jobs = family("Look at jobs, change them, stop them.")
 NONE: list[str] = []
-Id = Annotated[int, typer.Argument(metavar="ID", help="A job by its number.", min=1, max=LARGEST)]
 Limit = Annotated[int, typer.Option("--limit", "-n", metavar="1..200", help="How many at most.")]
 Cursor = Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on where a page ended: its `next`.")]
 
@@ -131,22 +131,23 @@ def print_lines(call: Call, lines: Any) -> int:
 
 @command(jobs, "explain")
 def explain(call: Call, job_id: Id) -> None:
-    """Say why a job does not run now, and when it may start."""
+    """Say why a job does not run now, and when it may start; of one that runs, since when and where."""
     from headway.api.wire.jobs import explain_json
     from headway.cli.tables import explain_page
 
     with call.desk() as desk:
         explained, lost = desk.explain(job_id)
+        view = desk.view(job_id) if explained.status == "RUNNING" and not call.out.as_json else None
     if call.out.as_json:
         call.out.data(explain_json(explained))
     else:
-        call.out.show(*explain_page(explained, lost=lost))
+        call.out.show(*explain_page(explained, lost=lost, view=view))
 
 
 @command(jobs, "wait")
 def wait(
     call: Call,
-    ids: Annotated[list[int], typer.Argument(metavar="ID", help="Jobs by number.", min=1, max=LARGEST)],
+    ids: Annotated[list[int], typer.Argument(metavar="ID", help="Jobs by number.", parser=job_number)],
     timeout: Annotated[str | None, typer.Option(metavar="DURATION", help="Give up after a while.")] = None,
 ) -> int:
     """Wait until jobs, with their retries, have ended. Exits 1 if one of them failed."""

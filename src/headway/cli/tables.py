@@ -227,15 +227,26 @@ def stage_text(stage: int, stages: int) -> str:
     return f"{stage + 1} of {stages}"
 
 
-def explain_page(explained: Explanation, *, lost: bool) -> list[RenderableType]:
-    """What a job waits for, in order. `lost`: it runs, and its worker is gone."""
+def explain_page(explained: Explanation, *, lost: bool, view: JobView | None = None) -> list[RenderableType]:
+    """What a job waits for, in order. `lost`: it runs, and its worker is gone. `view`: the job, where it runs."""
     if lost:
         return [explained.headline, "  its worker is gone: the next recovery ends it as LOST (start one: headway up)"]
+    if view is not None:
+        return [explained.headline, _at_work(view, explained.now)]
     if not explained.blockers:
-        starts = "" if explained.status == State.RUNNING.name else ": it starts next"
-        return [explained.headline, f"  nothing is in its way{starts}"]
+        return [explained.headline, "  nothing is in its way: it starts next"]
     rows = [(f"  {one.kind}", sentence(one, explained.now)) for one in explained.blockers]
     return [explained.headline, pairs(rows)]
+
+
+def _at_work(view: JobView, now: int) -> str:
+    """What a job does that runs: since when, on which worker, how far it is."""
+    job = view.job
+    if job.status is not State.RUNNING or job.worker_id is None:
+        return f"  it has just stopped running: see `headway jobs show {job.id}`"
+    far = f", at {progress}" if (progress := progress_text(view)) else ""
+    asked = f"; it was asked to stop ({job.stop.value})" if job.stop else ""
+    return f"  it runs since {when(job.started_at, now)} on worker {worker_name(job.worker_id)}{far}{asked}"
 
 
 def run_page(run: Run, now: int) -> Table:
@@ -286,4 +297,6 @@ def event_table(events: Iterable[Event], now: int) -> Table:
 
 def _facts(data: str | None) -> str:
     facts = json.loads(data) if data else {}
+    if isinstance(facts.get("stage"), int):
+        facts["stage"] += 1  # people count from one
     return one_line(", ".join(f"{name} {value}" for name, value in facts.items()))

@@ -11,6 +11,7 @@ from headway.cli.choosing import (
     LARGEST,
     By,
     GroupNumber,
+    Id,
     Ids,
     Key,
     Kind,
@@ -24,11 +25,17 @@ from headway.cli.choosing import (
     Yes,
     apply,
     choose,
+    number_or_pair,
 )
 
 NONE: list[str] = []
-Id = Annotated[int, typer.Argument(metavar="ID", help="A job by its number.", min=1, max=LARGEST)]
 Pairs = Annotated[list[str] | None, typer.Argument(metavar="NAME=VALUE", help="Params to set.", show_default=False)]
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="ID|NAME=VALUE", help="Jobs by number; params to set.", show_default=False, parser=number_or_pair
+    ),
+]
 Params = Annotated[str | None, typer.Option(metavar="JSON|@FILE|-", help="All params at once; - reads stdin.")]
 Priority = Annotated[int | None, typer.Option(metavar="0..100", help="Another priority.")]
 Budget = Annotated[list[str], typer.Option(metavar="METER=CAP", help="Another budget.")]
@@ -100,7 +107,7 @@ def register(jobs: typer.Typer) -> None:
     @command(jobs, "retry")
     def retry(
         call: Call,
-        ids: Ids = None,
+        words: Words = None,
         status: Status = NONE,
         task: TaskName = None,
         key: Key = None,
@@ -118,17 +125,24 @@ def register(jobs: typer.Typer) -> None:
         budget: Budget = NONE,
     ) -> int:
         """Run failed, PAUSED or ERROR jobs again, each as a new job. A retry that waits is brought forward."""
+        import json
+
         from headway.cli import parsing
 
-        others = parsing.params([], params) if params is not None else None
+        pairs = [word for word in words or [] if "=" in word]
+        ids = [int(word) for word in words or [] if "=" not in word]
+        others = parsing.params(pairs, params) if pairs or params is not None else None
         caps = parsing.budget(budget)
         given = _given(status, task, key, kind, by, since, until, search, target, group, schedule)
-        with call.desk() as desk:
-            chosen = choose(call, desk, "retry", ids or [], given, yes=yes)
+        with call.desk(tasks=others is not None) as desk:  # params are checked by the app's own tasks
+            chosen = choose(call, desk, "retry", ids, given, yes=yes)
 
             def act(job_id: int) -> Any:
+                wished = others
+                if pairs and params is None:  # single params are set, the others stay as they were
+                    wished = {**json.loads(desk.client.get(job_id).params), **(others or {})}
                 # Who names a job means it; a filter fits all jobs of a chain, and only the last stands for the work.
-                return desk.client.retry(job_id, params=others, priority=priority, budget=caps, again=bool(ids))
+                return desk.client.retry(job_id, params=wished, priority=priority, budget=caps, again=bool(ids))
 
             return apply(call, desk, chosen, act, "is the retry")
 
@@ -178,7 +192,7 @@ def register(jobs: typer.Typer) -> None:
         start, end = parsing.later(not_before, field="not_before"), parsing.later(expires_at, field="expires_at")
         if not pairs and (params, priority, start, end) == (None, None, None, None):
             raise BadInput("edit what? Give name=value, --params, --priority, --not-before or --expires-at")
-        with call.desk() as desk:
+        with call.desk(tasks=bool(pairs) or params is not None) as desk:  # params are checked by the app's own tasks
             change: dict[str, Any] = {"priority": priority, "not_before": start, "expires_at": end}
             if pairs or params is not None:
                 change["params"] = parsing.params(pairs or [], params)

@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from headway.errors import BadInput
 from headway.model import policies, values
+from headway.model.postgres_address import NOT_UNDERSTOOD, misread
 
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _HOST = re.compile(r"[A-Za-z0-9.:\[\]_-]{1,255}")
@@ -92,6 +93,22 @@ def _database(value: str) -> str:
         raise ValueError("must be a file, or postgresql://user@host/name")
     if _KEYWORDS.search(value) or ("://" in value and not is_postgres(value)):
         raise ValueError("must be a file or a PostgreSQL address: write it like postgresql://user@host/name")
+    return understood(value) if is_postgres(value) else value
+
+
+def understood(value: str) -> str:
+    """An address that the driver can read. Without a driver nobody knows, and opening says what is missing."""
+    try:
+        from psycopg import ProgrammingError
+        from psycopg.conninfo import conninfo_to_dict
+    except ImportError:
+        return value
+    try:
+        wrong = misread(conninfo_to_dict(value))
+    except ProgrammingError:
+        wrong = True
+    if wrong:
+        raise ValueError(NOT_UNDERSTOOD)
     return value
 
 

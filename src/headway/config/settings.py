@@ -31,6 +31,7 @@ from headway.config.kinds import (
     Whole,
     is_postgres,
     together,
+    understood,
 )
 from headway.model import policies, values
 
@@ -149,7 +150,7 @@ class Settings(_Frozen):
             raise ValueError("must be a PostgreSQL address: write it like postgresql://user@host/name")
         if not is_postgres(info.data.get("database", value)):
             raise together("is for PostgreSQL only, and database is a file: remove it")
-        return value
+        return understood(value)
 
     @field_validator("lease")
     @classmethod

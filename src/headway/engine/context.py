@@ -153,13 +153,18 @@ class Context:
         """A stop point: raises `Stopped` if somebody asked for a stop."""
         self._stop.check()
 
-    def progress(self, iterable: Iterable[T], label: str = "", total: float | None = None) -> Iterator[T]:
-        """The items of `iterable`, one report and one stop point for each."""
+    def progress(
+        self, iterable: Iterable[T], label: str = "", total: float | None = None, start: float = 0
+    ) -> Iterator[T]:
+        """The items of `iterable`, one report and one stop point for each. `start`: how many were done before, by an
+        earlier try say; they count as done, and in a `total` that is not given."""
+        done = _amount(start, "start")
         if total is None and isinstance(iterable, Sized):
-            total = len(iterable)
-        self.report(0, total, label)
-        for done, item in enumerate(iterable, start=1):
+            total = done + len(iterable)
+        self.report(done, total, label)
+        for item in iterable:
             yield item
+            done += 1
             self.report(done, total, label)
 
     def report(self, done: float, total: float | None = None, label: str = "") -> None:

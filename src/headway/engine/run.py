@@ -50,12 +50,14 @@ class Running:
     mask: Mask | None = None
 
     def params(self) -> dict[str, Any]:
-        """With their secrets filled in: from here on, they are masked in all that the work reports."""
+        """With their secrets filled in: from here on, they are masked in all that the work reports.
+
+        Whoever stored them may not have known the task, or another one of its name: so they are checked here, before
+        any code of the user's sees them."""
         params, secrets = self.vault.reveal(self.claim.params)
         if secrets:
             self._hide(secrets)
-        if secrets or self.claim.stage:  # a secret, or an earlier step's result, may not be what a param takes
-            self.spec.signature.check(params)
+        self.spec.signature.refuse_misfits(params)
         if self.claim.stage and references(params):
             raise BadInput("params: the results it asks for are too large for params: use ctx.results", field="params")
         return params

@@ -65,6 +65,13 @@ class Signature:
 
     def check(self, params: Mapping[str, object]) -> dict[str, object]:
         """The params as they were given (no defaults filled in), or one BadInput with everything that is wrong."""
+        self.refuse_misfits(params)
+        return dict(params)
+
+    def refuse_misfits(self, params: Mapping[str, object]) -> None:
+        """Asked before every run: where nothing is given and nothing must be, there is nothing to look at."""
+        if params == {} and not self._required:
+            return
         if type(params) is not dict and not isinstance(params, Mapping):
             self._refuse([("", f"must be a dict of names and values, not {_type_name(params)}")])
         try:
@@ -73,7 +80,6 @@ class Signature:
             problems = [("", "are nested too deeply")]
         if problems:
             self._refuse(problems)
-        return dict(params)
 
     def _problems(self, params: Mapping[str, object]) -> Problems:
         checks = self._checks

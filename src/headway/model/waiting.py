@@ -120,7 +120,8 @@ def stage_blocker(group: Group, unfinished: Sequence[Member]) -> Blocker:
     named = unfinished[:NAMED]
     names = [f"job {one.job_id} ({one.step}, {one.state.name})" for one in named]
     more = [f"{len(unfinished) - NAMED} more"] if len(unfinished) > NAMED else []
-    text = f"its stage is not open yet: stage {group.stage} of {group.kind} {group.id} has not ended"
+    stage = group.stage + 1  # people count from one
+    text = f"its stage is not open yet: stage {stage} of {group.kind} {group.id} has not ended"
     by, job_ids = ", ".join([*names, *more]) or None, tuple(one.job_id for one in named)
     return Blocker("stage", text, by, group.created_at, job_ids=job_ids)
 

@@ -29,6 +29,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from headway.clock import Clock
 from headway.errors import BadInput, CommitUnknown, HeadwayError, Unreachable
 from headway.faults import point
+from headway.model.postgres_address import NOT_UNDERSTOOD, misread
 from headway.store.db import (
     Answer,
     Call,
@@ -117,6 +118,16 @@ def with_keepalives(url: str) -> str:
     return make_conninfo(**{**wishes, "tcp_user_timeout": 60_000, **conninfo_to_dict(url)})
 
 
+def _refuse_misread(url: str, *, field: str) -> None:
+    """What the driver says of an address that it cannot read is not passed on: it quotes passwords."""
+    try:
+        wrong = misread(conninfo_to_dict(url))
+    except psycopg.ProgrammingError:
+        wrong = True
+    if wrong:
+        raise BadInput(f"{field}: {NOT_UNDERSTOOD}", field=field)
+
+
 class _Translated:
     """Not a generator: every statement comes through here."""
 
@@ -152,9 +163,21 @@ def ours(error: BaseException) -> HeadwayError | None:
             return Unreachable("PostgreSQL's disk is full: free some space; nothing was changed")
         case pg.IdleInTransactionSessionTimeout():
             return Unreachable(f"PostgreSQL ended a transaction that stood still for {IDLE_SECONDS} s")
+        case psycopg.OperationalError() if _turned_away(error):
+            return Unreachable(f"PostgreSQL does not let this user in: {_first_line(error)}: {_WHO}")
         case psycopg.OperationalError() | psycopg.InterfaceError() | PoolTimeout():
             return Unreachable(f"PostgreSQL cannot be reached: {_first_line(error)}")
     return None
+
+
+_WHO = "check the user and the password in its address, or in PGUSER, PGPASSWORD and ~/.pgpass"
+# A refusal while connecting mostly comes without its code. Servers may say it in another language: then it is told as
+# any other, that PostgreSQL cannot be reached.
+_TURNED_AWAY = re.compile(r"authentication failed|no password supplied|no pg_hba\.conf entry|role .* does not exist")
+
+
+def _turned_away(error: psycopg.OperationalError) -> bool:
+    return (error.sqlstate or "").startswith("28") or _TURNED_AWAY.search(str(error)) is not None
 
 
 def _first_line(error: BaseException) -> str:
@@ -283,6 +306,9 @@ class PostgresDatabase(Database):
 
     def __init__(self, url: str, *, clock: Clock | None = None, listen: str | None = None) -> None:
         super().__init__(url, clock)
+        _refuse_misread(url, field="database")
+        if listen:
+            _refuse_misread(listen, field="listen")
         self.fragments = _fragments(self.frozen)
         self.texts = texts(frozen=self.frozen)
         self.listen_url = listen or url
