@@ -53,7 +53,7 @@ def endless(ctx: Context) -> None:
 def journey(ctx: Context, stages: int, seconds: float, until: str | None = None) -> dict[str, int]:
     """Remembers how far it came, so that a retry goes on from there."""
     began = int(ctx.last_checkpoint["stage"]) if isinstance(ctx.last_checkpoint, dict) else 0
-    for stage in ctx.progress(range(began, stages), "stage"):
+    for stage in ctx.progress(range(began, stages), "stage", start=began):
         time.sleep(seconds / stages)
         _await(until if stage + 1 == stages else None)
         ctx.checkpoint({"stage": stage + 1})
