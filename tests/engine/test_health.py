@@ -14,8 +14,9 @@ from headway.clock import micros
 from headway.engine.health import Reason, ready
 from headway.engine.loop import Loop
 from headway.errors import Unreachable
-from headway.store import workers
+from headway.store import sealing, workers
 from headway.store.db import open_database
+from headway.store.sealing import Seal
 from tests.support.life import Life
 
 
@@ -113,3 +114,14 @@ def test_a_loop_that_ended_by_itself_is_said(life: Life) -> None:
     assert "has ended by itself" in str(ready(life.database, loops=[loop]).reasons[0])
     loop.stop()
     assert ready(life.database, loops=[loop]).ready
+
+
+def test_a_database_that_was_moved_is_not_ready(sqlite_url: str) -> None:
+    with Life(sqlite_url) as life:
+        assert ready(life.database).ready  # from here on it has a connection to read with
+        life.database.transact("seal", lambda tx: sealing.close(tx, Seal("a", "postgresql://h/x", 1), []))
+        (said,) = ready(life.database).reasons
+        assert said.code == "moved"
+        assert "is being moved to postgresql://h/x" in said.text
+        life.database.transact("done", lambda tx: sealing.conclude(tx, Seal("a", "postgresql://h/x", 1)))
+        assert "was moved to postgresql://h/x" in ready(life.database).reasons[0].text

@@ -12,6 +12,7 @@ from headway.cli.choosing import Yes, confirm
 
 if TYPE_CHECKING:
     from headway.config import Settings
+    from headway.store.sealing import Moved
 
 db = family("Make, copy and check the database.")
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
@@ -78,7 +79,14 @@ def backup(call: Call, file: File) -> None:
 
 
 @command(db, "restore")
-def restore(call: Call, file: File, yes: Yes = False) -> None:
+def restore(
+    call: Call,
+    file: File,
+    yes: Yes = False,
+    although_moved: Annotated[
+        bool, typer.Option("--although-moved", help="Also over a file whose data were moved to PostgreSQL.")
+    ] = False,
+) -> None:
     """Replace the database by a backup. Refused while a worker lives; a file's former state is kept beside it."""
     from headway.cli import copying
     from headway.cli.opening import is_file, shown
@@ -87,8 +95,8 @@ def restore(call: Call, file: File, yes: Yes = False) -> None:
     settings = call.settings()
     if not file.is_file():
         raise NotFound(f"there is no file {file}: name a backup made by `headway db backup`")
-    _refuse_busy(settings)
-    question = f"replace {shown(settings)} by {file}"
+    both = _refuse_busy(settings, although_moved=although_moved)
+    question = f"replace {shown(settings)} by {file}" + (f", although {both}" if both else "")
     if is_file(settings):
         kept = _restore_file(settings, file, question, yes=yes)
     else:
@@ -96,9 +104,11 @@ def restore(call: Call, file: File, yes: Yes = False) -> None:
         copying.restore_postgres(settings, file)
         kept = None
     if call.out.as_json:
-        call.out.data({"database": shown(settings), "restored": str(file), "kept": kept})
+        call.out.data({"database": shown(settings), "restored": str(file), "kept": kept, "warning": both})
     else:
         call.out.show(f"{shown(settings)} is as in {file} now" + (f"; what it was is in {kept}" if kept else ""))
+        if both:
+            call.out.say(f"headway: {both}: use only one of them")
 
 
 @command(db, "promote")
@@ -126,20 +136,36 @@ def _restore_file(settings: Settings, file: Path, question: str, *, yes: bool) -
         copying.drop(copy)
 
 
-def _refuse_busy(settings: Settings) -> None:
-    """No worker may live in a database that is replaced. One that is damaged or not there has none to ask about."""
+def _refuse_busy(settings: Settings, *, although_moved: bool) -> str | None:
+    """No worker may live in a database that is replaced. One that is damaged or not there has none to ask about; one
+    whose data were moved is replaced for whoever says that he knows. What that means, in words."""
     from headway.cli.idle import refuse_workers
     from headway.cli.opening import is_file, open_existing
     from headway.errors import Refused, Unreachable
+    from headway.store.sealing import Moved
 
     try:
         database = open_existing(settings)
+    except Moved as moved:
+        return _both(moved, although_moved=although_moved)
     except (Unreachable, Refused):
         if not is_file(settings):
             raise
-        return
+        return None
     try:
         with database.read() as tx:
             refuse_workers(tx)
     finally:
         database.close()
+    return None
+
+
+def _both(moved: Moved, *, although_moved: bool) -> str:
+    from headway.errors import Refused
+
+    seal = moved.seal
+    verb = "may be" if seal.done_at is None else "are"
+    both = f"its data {verb} in {seal.url}, and every job that waits would run in both"
+    if not although_moved:
+        raise Refused(f"{both}: only if that database is lost for good, add --although-moved", code=moved.code)
+    return both

@@ -1,21 +1,18 @@
 """From the SQLite file to PostgreSQL, so that at no moment both can be used.
 
-The file's write lock is held from before the copy. When PostgreSQL has everything and it was compared, the file is
-sealed, and only then PostgreSQL commits. Who dies before the seal has changed nothing; who dies between the two leaves
-a sealed file and, in PostgreSQL, everything or nothing: the next promotion looks, and finishes it or lifts the seal.
+The file's write lock is held from before the copy, and PostgreSQL knows of the attempt by then. When it has everything
+and it was compared, the file is sealed, and only then PostgreSQL commits. Who dies before the seal has moved nothing;
+who dies between the two leaves a sealed file and, in PostgreSQL, everything or nothing: the next promotion looks, and
+finishes it or lifts the seal.
 """
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-import psycopg
-from psycopg.conninfo import conninfo_to_dict
 
 from headway.cli.choosing import confirm
 from headway.cli.idle import refuse_work
@@ -23,9 +20,10 @@ from headway.cli.opening import is_file, open_existing, shown
 from headway.config import masked
 from headway.errors import BadInput, CommitUnknown, Refused, Unreachable
 from headway.faults import point
-from headway.store import promoting, sealing
+from headway.store import landing, promoting, sealing
+from headway.store.landing import Elsewhere, Mark
 from headway.store.postgres import PostgresDatabase
-from headway.store.promoting import Mark, Tell
+from headway.store.promoting import Tell
 from headway.store.sealing import Moved, Seal
 from headway.store.sqlite import SqliteDatabase
 
@@ -60,16 +58,17 @@ def is_postgres(url: str) -> bool:
 def _open(url: str, listen: str | None) -> PostgresDatabase:
     try:
         return PostgresDatabase(url, listen=listen)
-    except psycopg.ProgrammingError as error:
-        said = " ".join(str(error).split())
-        raise BadInput(f"{masked(url)} is no address of PostgreSQL ({said}): correct it") from error
+    except BadInput as error:
+        if error.field != "database":
+            raise
+        raise BadInput(f"{masked(url)} {str(error).removeprefix('database: ')}") from error  # it is not that setting
 
 
 def _promote(out: Out, settings: Settings, target: PostgresDatabase, *, yes: bool) -> Promoted:
     try:
         source = open_existing(settings)
     except Moved as moved:
-        if (found := _after_interruption(settings, target, moved)) is not None:
+        if (found := _after_interruption(settings, target, moved, yes=yes)) is not None:
             return Promoted(found, earlier=True)
         source = open_existing(settings)
     assert isinstance(source, SqliteDatabase)
@@ -79,7 +78,7 @@ def _promote(out: Out, settings: Settings, target: PostgresDatabase, *, yes: boo
             todo = promoting.count(tx)
         name = masked(target.url)
         with _reached(name), target.read() as there:
-            promoting.refuse_used(there, name)
+            landing.refuse_used(there, name)
         jobs = f"{todo['hw_job']} job{'s' if todo['hw_job'] != 1 else ''}"
         confirm(f"move {jobs} and all else from {shown(settings)} to {name}, and close the file", yes=yes)
         with _progress(out, 2 * sum(todo.values())) as tell:
@@ -87,72 +86,88 @@ def _promote(out: Out, settings: Settings, target: PostgresDatabase, *, yes: boo
 
 
 def _move(source: SqliteDatabase, target: PostgresDatabase, file: str, tell: Tell) -> Mark:
-    name = masked(target.url)
-    seal, sealed = Seal(secrets.token_hex(8), name, _place(target.url), source.clock.now()), False
+    name, number = masked(target.url), secrets.token_hex(8)
+    seal: Seal | None = None
     try:
         with source.transaction("promote") as here:
+            sealing.refuse_sealed(here)  # another promotion may have come first
             refuse_work(here)
-            with promoting.locked(target, name) as there:
+            address = landing.note(target, name, number)
+            point("promote.noted")
+            with landing.locked(target, name) as there:
+                others = landing.others(there, number)
                 tables = promoting.copy(here, there, name, tell)
-                mark = Mark(seal.id, source.path, seal.began_at, tables)
-                there.run("save_setting", name=promoting.MARK, value=mark.text())
+                mark = Mark(number, source.path, source.clock.now(), tables)
+                landing.sign(there, mark, others)
+                landing.last_step(there)
+                seal = Seal(number, address, mark.at)
                 sealing.close(here, seal, promoting.tables_of(here))
                 here.commit()
-                sealed = True
                 point("promote.sealed")
                 there.commit()
                 point("promote.landed")
     except BaseException as error:
-        found = _find_out(source, target, seal, file) if sealed else None
-        if found is None or not isinstance(error, CommitUnknown):
+        if seal is None:
             raise
-        return found
-    source.transact("promote_done", lambda tx: sealing.conclude(tx, seal))
+        return _find_out(source, target, seal, file, error)
+    done = seal
+    source.transact("promote_done", lambda tx: sealing.conclude(tx, done))
     return mark
 
 
 # --- when it was interrupted --------------------------------------------------------------------------------------
 
 
-def _after_interruption(settings: Settings, target: PostgresDatabase, moved: Moved) -> Mark | None:
+def _after_interruption(settings: Settings, target: PostgresDatabase, moved: Moved, *, yes: bool) -> Mark | None:
     """What a promotion that died at its last step has brought to PostgreSQL; None: nothing, and the file is open."""
-    seal = moved.seal
+    seal, name, file = moved.seal, masked(target.url), shown(settings)
     if seal.done_at is not None:
         raise moved
-    if seal.place != _place(target.url):
-        raise Refused(
-            f"the move of {shown(settings)} to {seal.url} was interrupted at its last step: name that address once"
-            " more, so that it is finished or undone there"
-        )
-    with closing(SqliteDatabase(settings.database, even_moved=True)) as source, _reached(masked(target.url)):
-        return _settle(source, target, seal)
+    with closing(SqliteDatabase(settings.database, even_moved=True)) as source:
+        try:
+            with _reached(name):
+                if (found := _settle(source, target, seal, lift=False)) is not None:
+                    return found
+                confirm(f"open {file} again, of which nothing has arrived in {seal.url}", yes=yes)
+                return _settle(source, target, seal, lift=True)
+        except Elsewhere as error:
+            raise Refused(
+                f"the move of {file} to {seal.url} was interrupted at its last step, and nothing of it is in {error}:"
+                " name the address and the user of that time, so that it is finished or undone there"
+            ) from error
 
 
-def _place(url: str) -> str:
-    """All of an address but its password: another user, say, may mean another schema, and would find nothing there."""
-    facts = conninfo_to_dict(url)
-    return json.dumps({name: facts[name] for name in sorted(facts) if name != "password"}, default=str)
+def _settle(source: SqliteDatabase, target: PostgresDatabase, seal: Seal, *, lift: bool) -> Mark | None:
+    """One of the two has the data, and it is this one that can be used from here on. Decided under the lock there, so
+    that nobody finishes or begins a promotion meanwhile."""
+    name = masked(target.url)
+    with landing.locked(target, name) as there:
+        mark = landing.landed(there, name, seal.id)
+        if mark is not None:
+            source.transact("promote_done", lambda tx: sealing.conclude(tx, seal))
+        elif lift:
+            source.transact("promote_undone", lambda tx: sealing.lift(tx, seal))
+    return mark
 
 
-def _settle(source: SqliteDatabase, target: PostgresDatabase, seal: Seal) -> Mark | None:
-    """One of the two has the data, and it is this one that can be used from here on."""
-    with promoting.locked(target, masked(target.url)) as there:
-        mark = promoting.mark_of(there)
-    if mark is not None and mark.id == seal.id:
-        source.transact("promote_done", lambda tx: sealing.conclude(tx, seal))
-        return mark
-    source.transact("promote_undone", sealing.lift)
-    return None
-
-
-def _find_out(source: SqliteDatabase, target: PostgresDatabase, seal: Seal, file: str) -> Mark | None:
+def _find_out(source: SqliteDatabase, target: PostgresDatabase, seal: Seal, file: str, error: BaseException) -> Mark:
+    """What became of it, after an error between the seal and the answer of PostgreSQL."""
     try:
-        return _settle(source, target, seal)
-    except (Refused, Unreachable) as error:
+        found = _settle(source, target, seal, lift=True)
+    except Moved:
+        raise  # by somebody else, who came meanwhile
+    except (Refused, Unreachable) as unknown:
         raise Unreachable(
             f"{seal.url} went away at the last step, and whether it has everything is not known: nothing is lost, and"
             f" {file} stays closed; run the same `headway db promote` again"
+        ) from unknown
+    if not isinstance(error, CommitUnknown):
+        raise error
+    if found is None:
+        raise Unreachable(
+            f"{seal.url} went away at the last step: nothing was moved, and {file} is as before; try again"
         ) from error
+    return found
 
 
 # --- for people ---------------------------------------------------------------------------------------------------

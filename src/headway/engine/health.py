@@ -10,9 +10,10 @@ from pathlib import Path
 
 from headway.engine.loop import Loop
 from headway.errors import HeadwayError, Unreachable
-from headway.store import figures
+from headway.store import figures, sealing
 from headway.store.db import Database, Tx
 from headway.store.migrate import versions
+from headway.store.sealing import Moved
 from headway.store.workers import worker_name
 
 # A loop that has not gone round for this many of its own intervals is stuck.
@@ -85,6 +86,8 @@ def ready(
     health = Health()
     try:
         with database.read() as tx:
+            if database.dialect == "sqlite":
+                sealing.refuse_sealed(tx)
             _schema(tx, health)
             if health.ready:
                 _workers(tx, health, roles, worker_id)
@@ -93,6 +96,8 @@ def ready(
                     health.warn("wall_off", f"the wall between tenants is {state}")
     except Unreachable as error:
         health.refuse("database_unreachable", str(error))
+    except Moved as error:
+        health.refuse("moved", f"{error}, and start this process again")
     except HeadwayError as error:
         health.refuse("database_unreadable", f"the database cannot be read: {error}")
     for loop in loops:

@@ -7,7 +7,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 
-from headway.errors import Unreachable
+from headway.errors import HeadwayError, Unreachable
 from headway.store.db import Waiter
 
 log = logging.getLogger("headway")
@@ -51,7 +51,9 @@ class Loop(ABC):
                 log.warning("%s: %s; trying again every %g s", self.name, error, BACKOFF)
             self.unreachable = True
             return BACKOFF
-        except Exception:
+        except Exception as error:
+            if isinstance(error, HeadwayError) and error.code == "moved":
+                return self._end_moved(error)
             log.exception("%s: a round failed and will be tried again", self.name)
             return BACKOFF
         if self.unreachable:
@@ -59,6 +61,12 @@ class Loop(ABC):
         self.unreachable = False
         self.went_at, self.pace = time.monotonic(), delay
         return delay
+
+    def _end_moved(self, error: HeadwayError) -> float:
+        """The data are in another database now: here there is nothing to do any more, and never will be."""
+        log.error("%s: %s. This part ends: start the process again with that address", self.name, error)
+        self.stop()
+        return 0.0
 
     def quiet_for(self) -> float | None:
         """Seconds since a round last went well; None before the first."""

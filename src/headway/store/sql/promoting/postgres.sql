@@ -16,12 +16,31 @@ select c.relname, a.attname from pg_class c join pg_attribute a on a.attrelid = 
 where c.relkind = 'r' and c.relnamespace = current_schema()::regnamespace and c.relname like 'hw\_%' order by c.relname;
 
 -- name: session
--- For this transaction alone. It stands still while the file is read, it waits for nobody, and what it commits is on disk.
+-- For this transaction alone. It stands still while the file is read, it waits for nobody, and what it commits is on disk. If the
+-- other side is gone without a word, the server notices within a minute: until then nobody could finish or undo it. And it sees what
+-- was committed while it waited for its lock, whatever isolation this role has by default.
+set transaction isolation level read committed;
 set local idle_in_transaction_session_timeout = 0;
 set local statement_timeout = 0;
 set local lock_timeout = '5s';
 set local synchronous_commit = on;
 set local client_min_messages = warning;
+set local tcp_keepalives_idle = 30;
+set local tcp_keepalives_interval = 10;
+set local tcp_keepalives_count = 3;
+
+-- name: last_step
+-- From here on it has nothing to wait for but the seal.
+set local idle_in_transaction_session_timeout = '{limit}';
+
+-- name: standby
+select 1 where pg_is_in_recovery();
+
+-- name: who_locks
+-- Who has `lock_schema`: PostgreSQL keeps its number in two halves.
+select pid from pg_locks where locktype = 'advisory' and granted and objsubid = 1
+and database = (select oid from pg_database where datname = current_database())
+and classid::bigint = 7236838301 >> 32 and objid::bigint = 7236838301 & 4294967295;
 
 -- name: lock
 -- Nobody looks at tables that are there already, or puts something into them, until this is over.
@@ -29,6 +48,10 @@ lock table {tables} in access exclusive mode;
 
 -- name: some
 select 1 from {table} limit 1;
+
+-- name: settled
+-- What a promotion has noted about itself does not count.
+select 1 from hw_setting where name <> 'promoting' limit 1;
 
 -- name: clear
 -- What a migration puts there comes from the file instead.

@@ -14,19 +14,31 @@ select {columns} from {table};
 -- name: last_job
 select value from hw_counter where name = 'job';
 
+-- name: callers
+-- What is reserved, with the process for which it is, if it is one.
+select r.id, r.expires_at, w.id, w.host, w.boot, w.pid, w.process_start, w.slots, w.tasks, w.state, w.started_at, w.beat_at,
+  w.lease_until, w.gone_at
+from hw_reservation r left join hw_worker w on w.id = r.worker_id where r.finished_at is null order by r.id;
+
+-- name: being_sent
+select id from hw_delivery where lease_by is not null and due_at > :now order by id;
+
+-- name: sealed
+select 1 from sqlite_schema where type = 'table' and name = 'hw_moved';
+
 -- name: make_seal
--- One row, there from before PostgreSQL commits; `done_at` says that it did.
+-- One row and never two, there from before PostgreSQL commits; `done_at` says that it did.
 create table if not exists hw_moved (
+  one integer primary key default 1 check (one = 1),
   id text not null,
   url text not null,
-  place text not null,
   began_at integer not null,
   done_at integer
 );
 
 -- name: guard
 -- Also whoever has the file open already, or has another Headway, writes nothing into it any more.
-create trigger if not exists hw_moved_{verb}_{table} before {verb} on {table} when exists (select 1 from hw_moved)
+create trigger hw_moved_{verb}_{table} before {verb} on {table} when exists (select 1 from hw_moved)
 begin select raise(abort, {said}); end;
 
 -- name: guards
@@ -36,13 +48,13 @@ select name from sqlite_schema where type = 'trigger' and name like 'hw\_moved\_
 drop trigger {guard};
 
 -- name: close
-insert into hw_moved (id, url, place, began_at) values (:id, :url, :place, :began_at);
+insert into hw_moved (one, id, url, began_at) values (1, :id, :url, :began_at);
 
 -- name: seal
-select id, url, place, began_at, done_at from hw_moved;
+select id, url, began_at, done_at from hw_moved;
 
 -- name: conclude
-update hw_moved set done_at = :now where id = :id;
+update hw_moved set done_at = coalesce(done_at, :now) where id = :id returning id;
 
 -- name: drop_seal
 drop table hw_moved;

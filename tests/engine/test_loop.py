@@ -1,0 +1,41 @@
+"""What a loop does when its round fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from headway.engine.loop import BACKOFF, Loop
+from headway.errors import Refused, Unreachable
+
+
+class Fails(Loop):
+    name = "some"
+
+    def __init__(self, error: Callable[[], Exception]) -> None:
+        super().__init__()
+        self.error = error
+
+    def tick(self) -> float:
+        raise self.error()
+
+
+@pytest.mark.parametrize("error", [lambda: Unreachable("away"), lambda: Refused("no"), OSError])
+def test_a_failed_round_is_tried_again(error: Callable[[], Exception]) -> None:
+    loop = Fails(error)
+    assert loop.safely() == BACKOFF
+    assert not loop.ended.is_set()
+
+
+def test_a_loop_whose_data_were_moved_says_so_once_and_ends(caplog: pytest.LogCaptureFixture) -> None:
+    loop = Fails(lambda: Refused("this database is closed: its data went to postgresql://h/x", code="moved"))
+    loop.start()
+    try:
+        loop.join(60)
+        assert loop.ended.is_set()
+    finally:
+        loop.stop()
+    (record,) = caplog.records
+    assert record.exc_info is None
+    assert "its data went to postgresql://h/x. This part ends" in record.getMessage()
