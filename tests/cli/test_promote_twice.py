@@ -387,27 +387,24 @@ def test_a_backup_over_a_moved_file_takes_more_than_yes(
 # --- processes that go on -----------------------------------------------------------------------------------------
 
 
-def test_a_process_that_serves_says_that_it_is_over(cli: Here, sqlite_url: str, empty_postgres_url: str) -> None:
-    """Each part in one line, and `/readyz` is false from then on."""
+@pytest.mark.parametrize(("roles", "part"), [("api,scheduler", "scheduler"), ("api", "recovery")])
+def test_a_process_that_serves_says_that_it_is_over_and_ends(
+    cli: Here, sqlite_url: str, empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch, roles: str, part: str
+) -> None:
+    """Also one that only reads."""
+    monkeypatch.setenv("HEADWAY_RECOVERY_INTERVAL", "1s")
     with App(sqlite_url) as app:
         steps = [{"task": "command", "params": {"argv": ["true"]}}]
         app.client.schedules.create("often", {"interval": "1s", "steps": steps})
-    words = ("up", "--roles", "api,scheduler", "--json")
+    words = ("up", "--roles", roles, "--json")
     with running(*words, cwd=cli.folder, database=sqlite_url) as process:
         address = json.loads(line_of(process.stdout, "started"))["url"]
-
-        def ready() -> httpx.Response:
-            return httpx.get(f"{address}/readyz", timeout=PATIENCE, trust_env=False)
-
-        assert ready().json()["ready"] is True
+        assert httpx.get(f"{address}/readyz", timeout=PATIENCE, trust_env=False).json()["ready"] is True
         promote(cli, empty_postgres_url).done()
-        line = line_of(process.stderr, "scheduler: ")
-        assert "this database is closed: its data went to" in line
+        line = line_of(process.stderr, f"{part}: ")
+        assert empty_postgres_url in line
         assert "This part ends" in line
-        answer = ready()
-        assert answer.status_code == 503
-        assert f"was moved to {empty_postgres_url}" in answer.json()["reasons"][0]
-        process.send_signal(signal.SIGTERM)
         _, rest = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 4
     assert "Traceback" not in rest
-    assert "scheduler: " not in rest
+    assert f"{part}: " not in rest

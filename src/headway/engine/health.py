@@ -86,8 +86,7 @@ def ready(
     health = Health()
     try:
         with database.read() as tx:
-            if database.dialect == "sqlite":
-                sealing.refuse_sealed(tx)
+            sealing.refuse_sealed(tx)
             _schema(tx, health)
             if health.ready:
                 _workers(tx, health, roles, worker_id)

@@ -23,6 +23,8 @@ class Loop(ABC):
         self.ended = threading.Event()
         self.thread: threading.Thread | None = None
         self.unreachable = False
+        # Whether it ended itself, because the data are somewhere else.
+        self.moved = False
         # When a round last went well, and how long it then wanted to wait.
         self.went_at: float | None = None
         self.pace = 0.0
@@ -65,6 +67,7 @@ class Loop(ABC):
     def _end_moved(self, error: HeadwayError) -> float:
         """The data are in another database now: here there is nothing to do any more, and never will be."""
         log.error("%s: %s. This part ends: start the process again with that address", self.name, error)
+        self.moved = True
         self.stop()
         return 0.0
 

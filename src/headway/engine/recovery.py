@@ -14,7 +14,7 @@ from headway.model.job import SYSTEM, Job
 from headway.model.outcome import Lost
 from headway.model.plan import Group
 from headway.model.states import State
-from headway.store import groups, jobs, reservations, rows, workers
+from headway.store import groups, jobs, reservations, rows, sealing, workers
 from headway.store.db import Database, Tx
 
 log = logging.getLogger("headway")
@@ -54,6 +54,7 @@ class Recovery(Loop):
 
     def _give_up_the_dead(self) -> None:
         with self.database.read() as tx:
+            sealing.refuse_sealed(tx)  # who only reads would never know that the data are somewhere else
             seen = workers.live(tx)
         for worker in seen:
             if why := self._gone_at_once(worker):

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from headway.engine.loop import BACKOFF
+from headway.engine.loop import BACKOFF, Loop
 from headway.engine.recovery import Recovery
 from headway.engine.run import STOP_GRACE
 from headway.engine.worker import Worker
@@ -22,6 +22,8 @@ LOOK_SECONDS = 0.05
 SELDOM = 0.5
 # For the other parts, all of which end at once but the deliverer, which waits for answers (deliverer.FAREWELL).
 FAREWELL = 5.0
+# Refused, as a start against a database that was moved is.
+MOVED = 4
 
 
 class Flag:
@@ -101,6 +103,9 @@ class Supervisor:
         """Until a signal comes (or, in a burst, until there is nothing left to do)."""
         self.start()
         while not self.wanted.wait(LOOK_SECONDS if until_idle else SELDOM):
+            if self._moved():  # a part has said where to
+                self.stop()
+                return MOVED
             worker = self.worker
             if worker is None:
                 continue
@@ -113,6 +118,10 @@ class Supervisor:
             if until_idle and self._idle(worker):
                 break
         return self.stop()
+
+    def _moved(self) -> bool:
+        """Whether the data of this process are in another database now."""
+        return any(isinstance(part, Loop) and part.moved for part in (self.worker, self.recovery, *self.loops))
 
     def _idle(self, worker: Worker) -> bool:
         """Nothing runs, nothing can be claimed, and no earlier crash left anything."""

@@ -94,6 +94,8 @@ def seal_of(tx: Tx) -> Seal | None:
 
 def refuse_sealed(tx: Tx) -> None:
     """The same as a part of a transaction: a seal may have come since the file was opened."""
+    if tx.database.dialect != "sqlite":
+        return
     if (seal := seal_of(tx)) is not None:
         raise Moved(_path(tx), seal)
 
