@@ -465,7 +465,7 @@ def test_a_check_that_hangs_is_left_behind() -> None:
     began = time.monotonic()
     try:
         assert exam.ask("disk", hang).mark == "broken"
-        assert exam.ask("next", lambda: ok("fine")).mark == "ok"
+        assert exam.ask("next", lambda: ok("fine"), 30.0).mark == "ok"
         assert exam.ask_database("database", hang).unreachable
         assert exam.ask_database("workers", lambda: ok("fine")).mark == "skipped"
         assert time.monotonic() - began < 50

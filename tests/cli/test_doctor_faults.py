@@ -161,7 +161,7 @@ def test_a_headway_that_stands_still(sqlite_url: str, here: Here, monkeypatch: p
         finally:
             process.send_signal(signal.SIGCONT)
     assert found["state"] == "look"
-    assert "does not answer within 2 s" in found["detail"]
+    assert "does not answer within 5 s" in found["detail"]
     assert "kill -CONT" in found["remedy"]
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headway.config import Settings
     from headway.store.db import Database
 
-ANSWER_SECONDS = 2.0
+ANSWER_SECONDS = 5.0
 MOST_BYTES = 65_536
 # The check of the wall says it already; strangers are told the code, others the text.
 _WALL = ("wall_off", "the wall between tenants")
