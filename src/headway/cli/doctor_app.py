@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from typing import Any
 
 from headway.cli.opening import load_app
@@ -70,4 +71,7 @@ def tell(where: str) -> None:
     except BaseException as error:  # noqa: BLE001 (user code may raise anything)
         found = {"error": f"{where} cannot be imported: {type(error).__name__}: correct it"}
     os.write(answer, json.dumps(found).encode())
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # the app may have closed or replaced them
+            stream.flush()
     os._exit(0)  # threads of the app may never end
