@@ -30,6 +30,7 @@ from tests.support.promotion import cut_off, fill, killed, once_at, promote, rai
 from tests.support.receivers import receiver
 from tests.support.tenants import add_tenant, furnish
 from tests.support.waiting import until
+from tests.system.support import labels
 
 
 @pytest.fixture
@@ -133,14 +134,18 @@ def test_tables_of_others_are_left_alone(cli: Here, sqlite_url: str, empty_postg
         assert raw.execute("select id from orders").fetchall() == [(7,)]
 
 
-def test_many_rows_come_in_pieces(cli: Here, sqlite_url: str, empty_postgres_url: str) -> None:
-    with App(sqlite_url) as app:
+def log_much(url: str, lines: int) -> None:
+    with App(url) as app:
         job = app.enqueue("command", {"argv": ["true"]})
         with app.database.transaction("fill") as tx:
             tx.connection.execute(  # type: ignore[attr-defined]
-                "with recursive n(i) as (select 1 union all select i + 1 from n where i < 20000)"
+                f"with recursive n(i) as (select 1 union all select i + 1 from n where i < {lines})"
                 f" insert into hw_log (job_id, at, lines) select {job.id}, i, 'line ' || i from n"
             )
+
+
+def test_many_rows_come_in_pieces(cli: Here, sqlite_url: str, empty_postgres_url: str) -> None:
+    log_much(sqlite_url, 20000)
     pieces: list[str] = []
     faults.arm(lambda name: pieces.append(name) if name == "promote.rows" else None)
     assert promote(cli, empty_postgres_url, "--json").done().data["tables"]["hw_log"] == 20000
@@ -314,7 +319,17 @@ BEFORE = [
     "1:promote.before_commit",
 ]
 BETWEEN = ["1:promote.sealed", "1:promote_there.before_commit"]
-AFTER = ["1:promote.landed", "1:promote_done.begun"]
+AFTER = ["1:promote.landed", "1:promote.committed", "1:promote_done.begun", "1:promote_done.before_commit"]
+DONE = "1:promote_done.committed"
+UNDOING = ["1:promote_undone.begun", "1:promote_undone.before_commit", "1:promote_undone.committed"]
+IN_A_TABLE = "2:promote.rows"
+
+
+def test_it_is_killed_at_every_point_it_has() -> None:
+    places = {place.partition(":")[2] for place in (*BEFORE, *BETWEEN, *AFTER, DONE, *UNDOING, IN_A_TABLE)}
+    whole, alone = labels.labels(labels.PROMOTION)
+    assert whole
+    assert (whole | alone) - places == set()
 
 
 @pytest.mark.parametrize("place", BEFORE)
@@ -376,6 +391,40 @@ def test_killed_after_the_commit_the_next_promotion_says_that_it_is_done(
     assert answer["tables"] == {table: len(rows) for table, rows in before.items()}
     assert len(rows_of(empty_postgres_url)["hw_job"]) == len(before["hw_job"]) + 1
     promote(cli, empty_postgres_url).refused(4, "was moved to")
+
+
+def test_killed_in_the_middle_of_a_table_nothing_has_happened(
+    cli: Here, sqlite_url: str, empty_postgres_url: str
+) -> None:
+    log_much(sqlite_url, 3000)
+    before = rows_of(sqlite_url)
+    killed(cli, empty_postgres_url, IN_A_TABLE)
+    assert unused(empty_postgres_url)
+    assert (rows_of(sqlite_url), seals(sqlite_url)) == (before, [])
+    promote(cli, empty_postgres_url).done()
+    assert rows_of(empty_postgres_url) == before
+
+
+def test_killed_when_all_was_done_it_is_done(cli: Here, sqlite_url: str, empty_postgres_url: str) -> None:
+    fill(sqlite_url)
+    killed(cli, empty_postgres_url, DONE)
+    cli("work", "--burst").refused(4, "was moved to")
+    promote(cli, empty_postgres_url).refused(4, "was moved to")
+    assert len(rows_of(empty_postgres_url)["hw_job"]) == 5
+
+
+@pytest.mark.parametrize("place", UNDOING)
+def test_killed_while_it_is_undone_it_is_undone_again(
+    cli: Here, sqlite_url: str, empty_postgres_url: str, place: str
+) -> None:
+    fill(sqlite_url)
+    before = rows_of(sqlite_url)
+    killed(cli, empty_postgres_url, BETWEEN[0])
+    killed(cli, empty_postgres_url, place)
+    assert unused(empty_postgres_url)
+    assert bool(seals(sqlite_url)) == (place != UNDOING[-1])
+    promote(cli, empty_postgres_url).done()
+    assert rows_of(empty_postgres_url) == before
 
 
 def test_an_interrupted_promotion_is_finished_where_it_began(
