@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli.call import Call, command, family
-from headway.cli.serving import NONE, AppOption, Slots, named_roles
+from headway.cli.serving import NONE, AppOption, Roles, Slots, named_roles
 
 if TYPE_CHECKING:
     from headway.config import Settings
@@ -52,10 +52,7 @@ def print_(
     kind: KindOption = None,
     app: AppOption = None,
     slots: Slots = None,
-    roles: Annotated[
-        list[str],
-        typer.Option(metavar="ROLE", help="api, scheduler, worker; with commas or repeated. Default: all."),
-    ] = NONE,
+    roles: Roles = NONE,
     user: Annotated[str | None, typer.Option(metavar="NAME", help="As whom it runs. Default: who asks.")] = None,
     name: Annotated[str, typer.Option(metavar="NAME", help="What the service is called.")] = "headway",
     env_file: Annotated[

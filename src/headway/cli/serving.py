@@ -26,6 +26,10 @@ Adopt = Annotated[
 NoWait = Annotated[
     bool, typer.Option("--no-wait", help="Exit 5 if the database cannot be reached, instead of waiting.")
 ]
+Roles = Annotated[
+    list[str],
+    typer.Option(metavar="ROLE", help="api, scheduler, worker; with commas or repeated. Default: all."),
+]
 NONE: list[str] = []
 
 
@@ -36,10 +40,7 @@ def register(root: typer.Typer) -> None:
         app: AppOption = None,
         slots: Slots = None,
         tasks: Tasks = NONE,
-        roles: Annotated[
-            list[str],
-            typer.Option(metavar="ROLE", help="api, scheduler, worker; with commas or repeated. Default: all."),
-        ] = NONE,
+        roles: Roles = NONE,
         host: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Where the HTTP server listens.")] = None,
         port: Annotated[int | None, typer.Option(metavar="PORT", help="Its port; 0 takes a free one.")] = None,
         adopt_settings: Adopt = False,
