@@ -8,7 +8,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 	--no-annotate --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) pyproject.toml --extra postgres
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench proof lock clean
+.PHONY: help demo test quick check bench proof lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
@@ -20,15 +20,23 @@ test: .venv/.headway ## run every test, on SQLite and PostgreSQL
 	@echo "Running the tests"
 	@$(BIN)/python -m compileall -q src tests
 	@$(BIN)/python -m pytest $(or $(ARGS),--numprocesses 2 --dist worksteal --tb native -r fE -m "not alone")
-	@$(if $(ARGS),,echo "Running the tests of whole systems: killed, loaded, alone on the machine" && $(BIN)/python -m pytest tests/system -m alone)
+	@$(if $(ARGS),,echo "Running the tests of whole systems: killed, loaded, two at a time" && \
+		$(BIN)/python -m pytest tests/system --numprocesses 2 --dist loadfile --tb native -r fE -m alone)
 
-check: .venv/.headway ## check format, lint, types and import contracts
+quick: .venv/.headway ## run the tests of model and store on SQLite, for work in progress
+	@echo "Running the tests of model and store on SQLite"
+	@$(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not alone and not slow" -k "not postgres" \
+		tests/model tests/store tests/test_names.py $(ARGS)
+
+check: .venv/.headway ## check format, lint, types, prose and import contracts
 	@echo "Checking the format"
 	@$(BIN)/ruff format --check .
 	@echo "Checking for lint"
 	@$(BIN)/ruff check .
 	@echo "Checking the types"
 	@$(BIN)/mypy
+	@echo "Checking the prose"
+	@$(BIN)/python scripts/check_prose.py
 	@echo "Checking the import contracts"
 	@$(BIN)/lint-imports
 
@@ -38,7 +46,7 @@ bench: .venv/.bench .venv/.headway ## run the benchmarks, other schedulers besid
 
 proof: .venv/.headway ## run the crash tests at full length: hours
 	@echo "Running the crash tests at full length"
-	@HEADWAY_PROOF=1 $(BIN)/python -m pytest tests/system tests/model/test_cron_oracle.py $(ARGS)
+	@HEADWAY_PROOF=1 $(BIN)/python -m pytest tests/system tests/model/test_cron_oracle.py tests/cli tests/dashboard $(ARGS)
 
 lock: .venv/.dev ## lock the dependencies anew; UPGRADE=1 takes the newest versions
 	@echo "Locking requirements/dev.lock and requirements/bench.lock"

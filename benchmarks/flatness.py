@@ -11,16 +11,20 @@ from dataclasses import dataclass
 from benchmarks.ours import Values, close, drain, enqueue_one_by_one, filled, finish_all, make_ready, set_limit
 from benchmarks.tasks import app_at, noop
 from headway import App
-from headway.engine import limits
-from headway.engine.client import Client
-from headway.engine.finish import Ended, finish
-from headway.engine.worker import Wishes, Worker, new_identity
-from headway.model.job import SYSTEM, Claim, NewJob
-from headway.model.outcome import Failed, FailureKind
-from headway.model.policies import Concurrency
-from headway.store import claims, reading, workers
+from headway.engine.client import limits
+from headway.engine.client.client import Client
+from headway.engine.worker.config import WorkerConfig
+from headway.engine.worker.finish import Ended, finish
+from headway.engine.worker.lease import new_identity
+from headway.engine.worker.worker import Worker
+from headway.model.jobs.job import SYSTEM, Claim, NewJob
+from headway.model.jobs.outcome import Failed, FailureKind
+from headway.model.queue.policies import Concurrency
+from headway.store import workers
 from headway.store.db import Tx
-from headway.store.lanes import Lanes
+from headway.store.jobs import views as job_views
+from headway.store.queue import claims
+from headway.store.queue.lanes import BucketCache
 
 BETTER = 50
 CHUNK = 1_000
@@ -68,7 +72,7 @@ class Elsewhere:
     def __init__(self, app: App) -> None:
         self.app = app
         self.who = workers.Identity(new_identity().id, "elsewhere", "boot", 1, 1)
-        self.lanes = Lanes(app.database)
+        self.lanes = BucketCache(app.database)
         self.slots = 100_000
         app.database.transact("register", self._register)
 
@@ -82,7 +86,7 @@ class Elsewhere:
             tx.run("pin_plans")
             view, _ = claims.lock_and_look(tx, self.lanes, SYSTEM)
             first = self.slots - count
-            return claims.claim(
+            plan = claims.claim(
                 tx,
                 view,
                 self.lanes,
@@ -91,6 +95,7 @@ class Elsewhere:
                 knows=lambda _: True,
                 slots=range(first, self.slots),
             )
+            return [] if plan is None else plan.claims(tx.run_all(*plan.statements, commit=True))
 
         return self.app.database.transact("claim", work)
 
@@ -218,7 +223,7 @@ def claim_rate(case: Case, url: str, size: int) -> float:
     """Jobs per second that one worker takes and finishes here, then topped up again."""
     settle(url)
     app = app_at(url, kinds=KINDS)
-    worker = Worker(app.database, app.registry, Wishes(slots=50))
+    worker = Worker(app.database, app.registry, WorkerConfig(slots=50))
     make_ready(worker)
     seen = finish_all(worker, min(PROBED, int(case.free * size) // 2 or 1))
     rate = worker.finished / (seen[-1][0] - seen[0][0])
@@ -274,8 +279,8 @@ def page_rate(case: Case, url: str, size: int) -> float:
     began = time.monotonic()
     for _ in range(rounds):
         with app.database.read() as tx:
-            page = reading.list_jobs(tx, 1, limit=50)
-            reading.list_jobs(tx, 1, limit=50, cursor=page.next)
+            page = job_views.list_jobs(tx, 1, limit=50)
+            job_views.list_jobs(tx, 1, limit=50, cursor=page.next)
     app.close()
     return 2 * rounds / (time.monotonic() - began)
 

@@ -30,7 +30,7 @@ QUEUE = ("GET", "/api/queue?limit=50", "")
 
 def serve(pipe: Connection, url: str) -> None:
     """Headway's own server, until the pipe closes."""
-    from headway.composing import server
+    from headway.runtime import server
 
     app = app_at(url)
     app.configure(None, {"port": 0})

@@ -1,5 +1,5 @@
 """Instructions per job on SQLite, ours beside the raw limit, counted by valgrind: they do not depend on what else the
-machine does. `python -m benchmarks.instructions drain 200` (or `enqueue 1000`): jobs a turn or a call."""
+machine does. `python -m benchmarks.instructions drain 200` (or `kinds 50`, `enqueue 1000`): jobs a turn or a call."""
 
 from __future__ import annotations
 
@@ -17,12 +17,16 @@ from benchmarks import ours
 from benchmarks.raw import sqlite as raw
 from benchmarks.raw.rows import params
 from benchmarks.tasks import app_at, noop
-from headway.engine.worker import Wishes, Worker
-from headway.store import sqlite
+from headway import App
+from headway.engine.worker.config import WorkerConfig
+from headway.engine.worker.worker import Worker
+from headway.store.sqlite import transaction, waiter
 
 ROUNDS = 10  # measured; one more comes before them
-LEASE = 600.0  # all is fifty times slower here
-sqlite.NUDGED_WITHIN *= 50
+KINDS = 200
+LEASE, HEARTBEAT = 600.0, 100.0  # all is fifty times slower here
+waiter.NUDGED_WITHIN *= 50
+transaction.LATE_COMMIT *= 50
 
 
 def count(on: bool) -> None:
@@ -43,8 +47,20 @@ class Counted(Worker):
 
 
 def drain(path: str, batch: int) -> None:
-    app = ours.filled(path, noop.name, (ROUNDS + 2) * batch)
-    worker = Counted(app.database, app.registry, Wishes(slots=batch, lease=LEASE))
+    _drain(ours.filled(path, noop.name, (ROUNDS + 2) * batch), batch)
+
+
+def drain_kinds(path: str, batch: int) -> None:
+    """The drain of as many jobs, spread over KINDS kinds of work."""
+    app = app_at(path, kinds=KINDS)
+    ours.set_limit(app, None)
+    for kind in range(KINDS):
+        app.tasks[f"kind.{kind}"].enqueue_many([{}] * -(-(ROUNDS + 2) * batch // KINDS))
+    _drain(app, batch)
+
+
+def _drain(app: App, batch: int) -> None:
+    worker = Counted(app.database, app.registry, WorkerConfig(slots=batch, lease=LEASE, heartbeat=HEARTBEAT))
     worker.register()
     worker.start()
     while worker.finished < (ROUNDS + 1) * batch:
@@ -87,6 +103,7 @@ def _rounds(call: Callable[[], object]) -> None:
 
 CONTENDERS = {
     "drain": {"ours": drain, "raw": drain_raw},
+    "kinds": {"ours": drain_kinds},
     "enqueue": {"ours": enqueue, "raw": enqueue_raw},
 }
 

@@ -15,13 +15,14 @@ from benchmarks.processes import Gate, beside, cost, memory_mib, together
 from benchmarks.raw.rows import edges
 from benchmarks.tasks import app_at, noop, plain, stamp
 from headway import App
-from headway.engine import limits
-from headway.engine.recovery import Recovery
+from headway.engine.client import limits
+from headway.engine.maintenance.recovery import Recovery
 from headway.engine.supervisor import Supervisor
-from headway.engine.worker import Wishes, Worker
-from headway.model.job import SYSTEM
-from headway.model.policies import Concurrency
-from headway.store import claim_view
+from headway.engine.worker.config import WorkerConfig
+from headway.engine.worker.worker import Worker
+from headway.model.jobs.job import SYSTEM
+from headway.model.queue.policies import Concurrency
+from headway.store.queue import claim_snapshot
 
 Values = dict[str, float]
 LOOK_SECONDS = 0.005
@@ -43,7 +44,7 @@ def filled(url: str, task: str, jobs: int, limit: int | None = None) -> App:
 def make_ready(worker: Worker) -> None:
     """Registered, and its heartbeat up: it claims nothing before, and no clock of ours shall run meanwhile."""
     worker.register()
-    while not worker.beating:
+    while not worker.lease.beating.is_set():
         time.sleep(LOOK_SECONDS)
 
 
@@ -71,7 +72,7 @@ def close(worker: Worker, app: App) -> None:
 
 
 def drain(app: App, jobs: int, slots: int) -> tuple[float, list[tuple[float, int]]]:
-    worker = Worker(app.database, app.registry, Wishes(slots=slots))
+    worker = Worker(app.database, app.registry, WorkerConfig(slots=slots))
     make_ready(worker)
     seen = finish_all(worker, jobs)
     close(worker, app)
@@ -95,16 +96,15 @@ def drain_children_sqlite(url: str, *, jobs: int, slots: int = 2) -> float:
     """Plain functions, each slot with its warm child process; the children are warm before the clock starts."""
     app = app_at(url)
     set_limit(app, None)
-    worker = Worker(app.database, app.registry, Wishes(slots=slots))
+    worker = Worker(app.database, app.registry, WorkerConfig(slots=slots))
     make_ready(worker)
     app.tasks[plain.name].enqueue_many([{}] * slots)
     finish_all(worker, slots)
-    worker.draining = True
+    app.client.pause_queue()
     for start in range(0, jobs, 1000):
         app.tasks[plain.name].enqueue_many([{}] * min(1000, jobs - start))
     began = time.monotonic()
-    worker.draining = False
-    worker.waiter.nudge()
+    app.client.resume_queue()
     while worker.finished < jobs + slots:
         time.sleep(LOOK_SECONDS)
     rate = jobs / (time.monotonic() - began)
@@ -132,7 +132,7 @@ def _together(url: str, jobs: int, slots: int, count: int) -> float:
 def drain_share(gate: Gate, url: str, slots: int, jobs: int) -> int:
     """One of several workers: begins when all do, ends when everything is finished."""
     app = app_at(url)
-    worker = Worker(app.database, app.registry, Wishes(slots=slots))
+    worker = Worker(app.database, app.registry, WorkerConfig(slots=slots))
     make_ready(worker)
     gate.wait()
     worker.start()
@@ -145,10 +145,10 @@ def drain_share(gate: Gate, url: str, slots: int, jobs: int) -> int:
 
 def _all_finished(app: App, worker: Worker, jobs: int) -> bool:
     """Asks the database only when this worker has nothing left to do itself."""
-    if worker.running or worker.ended_work:
+    if worker.pool.running or worker.pool.ended_work:
         return False
     with app.database.read() as tx:
-        view = claim_view.look(tx)
+        view = claim_snapshot.look(tx)
         return not view.ready and not view.running
 
 
@@ -205,7 +205,7 @@ def pickup_latency(url: str, *, kind: str, samples: int, silence: float = 0.0) -
     """
     app = app_at(url)
     if kind == "same process":
-        worker = Worker(app.database, app.registry, Wishes())
+        worker = Worker(app.database, app.registry, WorkerConfig())
         make_ready(worker)
         worker.start()
         waits = _samples(app, samples, silence)
@@ -233,7 +233,7 @@ def _samples(app: App, samples: int, silence: float) -> list[float]:
 def serve(url: str) -> None:
     """A worker in a process of its own, until it is ended."""
     app = app_at(url)
-    wishes = Wishes()
+    wishes = WorkerConfig()
     supervisor = Supervisor(
         make_worker=lambda: Worker(app.database, app.registry, wishes), recovery=Recovery(app.database)
     )
@@ -259,7 +259,7 @@ def idle(url: str, *, seconds: float) -> Values:
 def memory(url: str, *, jobs: int) -> Values:
     """Draining `jobs` jobs: {"early", "late"} MiB of the worker, after a tenth of the jobs and near the end."""
     app = filled(url, noop.name, jobs)
-    worker = Worker(app.database, app.registry, Wishes(slots=200))
+    worker = Worker(app.database, app.registry, WorkerConfig(slots=200))
     make_ready(worker)
     worker.start()
     marks = {}

@@ -14,16 +14,17 @@ from benchmarks.processes import beside
 from benchmarks.tasks import app_at, noop, other_stamp, stamp
 from headway import App
 from headway.clock import SECOND
-from headway.engine.plan import Started
-from headway.engine.recovery import Recovery
-from headway.engine.scheduler import Scheduler
+from headway.engine.maintenance.recovery import Recovery
+from headway.engine.scheduler.scheduler import Scheduler
 from headway.engine.supervisor import Supervisor
-from headway.engine.worker import Wishes, Worker
-from headway.model.job import SYSTEM
-from headway.model.schedule import Definition
-from headway.model.ticks import next_due
-from headway.store import schedules
+from headway.engine.tasks.plan import Started
+from headway.engine.worker.config import WorkerConfig
+from headway.engine.worker.worker import Worker
+from headway.model.jobs.job import SYSTEM
+from headway.model.schedules.definition import Definition
+from headway.model.schedules.ticks import next_due
 from headway.store.db import Tx
+from headway.store.schedules import schedules
 
 STORES: tuple[tuple[str, Store], ...] = (("SQLite", "sqlite"), ("PostgreSQL", "postgres"))
 PATIENCE = 120.0
@@ -34,7 +35,7 @@ CHUNK = 500
 def serve(url: str, tasks: list[str] | None = None, slots: int = 4) -> None:
     """A worker in a process of its own, until it is ended."""
     app = app_at(url)
-    wishes = Wishes(slots=slots, tasks=tasks)
+    wishes = WorkerConfig(slots=slots, tasks=tasks)
     supervisor = Supervisor(
         make_worker=lambda: Worker(app.database, app.registry, wishes), recovery=Recovery(app.database)
     )
@@ -46,7 +47,7 @@ def serve(url: str, tasks: list[str] | None = None, slots: int = 4) -> None:
 @contextmanager
 def working(app: App) -> Iterator[None]:
     """A worker in this process."""
-    worker = Worker(app.database, app.registry, Wishes())
+    worker = Worker(app.database, app.registry, WorkerConfig())
     make_ready(worker)
     worker.start()
     try:
@@ -104,7 +105,7 @@ def wide_group(url: str, *, jobs: int, slots: int) -> Values:
     began = time.monotonic()
     made = app.group([app.tasks[noop.name].step() for _ in range(jobs)], mode="parallel").start()
     created = time.monotonic()
-    worker = Worker(app.database, app.registry, Wishes(slots=slots))
+    worker = Worker(app.database, app.registry, WorkerConfig(slots=slots))
     make_ready(worker)
     seen = finish_all(worker, jobs)
     if made.status != "COMPLETED":  # its last step ended it
@@ -156,13 +157,23 @@ def _add_schedules(app: App, count: int) -> None:
 
     def add(tx: Tx, start: int) -> None:
         for n, definition in enumerate(definitions[start : start + CHUNK], start):
-            wishes = {"name": f"schedule {n}", "definition": definition.text(), "enabled": True, "origin": "api"}
-            made = schedules.insert(tx, client.tenant_id, now=now, actor=SYSTEM, **wishes)  # type: ignore[arg-type]
+            made = schedules.insert(
+                tx,
+                client.tenant_id,
+                name=f"schedule {n}",
+                definition=definition.text(),
+                templates="{}",
+                enabled=True,
+                origin="api",
+                now=now,
+                actor=SYSTEM,
+                author=SYSTEM.text(),
+            )
             made = schedules.set_next(tx, made, next_due(definition, now, made.id, now))
             schedules.record(tx, made, "created", SYSTEM, version=1)
 
     for start in range(0, count, CHUNK):
-        app.database.transact("fill", lambda tx, start=start: add(tx, start))  # type: ignore[misc]
+        app.database.transact("fill", add, start)
 
 
 _ONE_STEP = Definition.parse({"interval": "1d", "steps": [{"task": noop.name}]}).steps

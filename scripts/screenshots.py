@@ -20,10 +20,10 @@ from playwright.sync_api import Browser, ViewportSize
 
 from headway import App, Context
 from headway.api.server import Server
-from headway.composing import supervisor
-from headway.engine.limits import settle
+from headway.engine.client.limits import settle
 from headway.errors import HeadwayError
-from headway.model.states import State
+from headway.model.jobs.states import State
+from headway.runtime import supervisor
 from headway.testing import FrozenClock, drain
 from tests.support.browser import browser, ready
 
@@ -200,10 +200,10 @@ def main() -> None:
 
 
 def has_come_far(app: App, job_id: int) -> bool:
-    from headway.store import reading
+    from headway.store.jobs import views as job_views
 
     with app.database.read() as tx:
-        report = reading.view(tx, app.client.tenant_id, job_id).report
+        report = job_views.view(tx, app.client.tenant_id, job_id).report
     return report is not None and (report.done or 0) >= 4
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headway import App
-from headway.model.job import Options
-from headway.model.retry import RetryPolicy
+from headway.model.jobs.job import Options
+from headway.model.jobs.retry import RetryPolicy
 
 
 async def nothing() -> None: ...

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from headway import config
 from headway.errors import BadInput
+from headway.model.access.secrets import OwnedSecret
 
 Write = Callable[[str], Path]
 
@@ -147,7 +148,35 @@ class TestSources:
         assert settings.artifacts == Path("/srv/files")
         assert settings.concurrency.limit is None
         assert settings.webhooks.allow_private is True
-        assert settings.secrets == {"KEY": "env:OPENAI_KEY"}
+        assert settings.secrets == {"KEY": OwnedSecret("env:OPENAI_KEY", ("default",), ("*",))}
+
+    def test_a_secret_names_its_owners(self, write: Write) -> None:
+        path = write("""
+            [secrets]
+            A = { from = "env:A", tenants = ["shop", "büro"], tasks = ["http", "story.*"] }
+            B = { from = "file:/b", tenants = "*" }
+        """)
+        given = {"HEADWAY_SECRETS": '{"C": {"from": "env:C", "tasks": ["http"]}, "D": "env:D"}'}
+        settings = config.load(path, given, {})
+        assert settings.secrets == {
+            "A": OwnedSecret("env:A", ("shop", "büro"), ("http", "story.*")),
+            "B": OwnedSecret("file:/b", ("*",), ("*",)),
+            "C": OwnedSecret("env:C", ("default",), ("http",)),
+            "D": OwnedSecret("env:D", ("default",), ("*",)),
+        }
+        shown = {item.name: item.value for item in config.explain(settings)}
+        assert shown["secrets.B"] == '{ from = "file:/b", tenants = ["*"], tasks = ["*"] }'
+        assert shown["secrets.D"] == "env:D"
+
+    @pytest.mark.parametrize(
+        "value",
+        ['{ tenants = ["shop"] }', '{ from = "hunter2" }', '{ from = "env:A", tenant = ["shop"] }', "5", '["env:A"]']
+        + [f'{{ from = "env:A", {field} }}' for field in ('tenants = "shop"', "tenants = []", "tasks = [5]")],
+    )
+    def test_owners_that_cannot_be_read(self, write: Write, value: str) -> None:
+        (problem,) = problems(write(f"[secrets]\nA = {value}\n"))
+        assert problem.startswith("headway.toml:2: secrets.A: must ")
+        assert "hunter2" not in problem
 
     def test_none_unsets_what_the_file_sets(self, write: Write) -> None:
         path = write('app = "a:b"\naging = "5m"\n')
@@ -196,7 +225,7 @@ class TestProblems:
             "headway.toml:6: sltos: unknown setting, did you mean slots?",
             "headway.toml:7: limit: unknown setting, did you mean concurrency.limit?",
             'headway.toml:10: concurrency.limit: must be a whole number (or "none")',
-            "headway.toml:11: concurrency.policy: must be global, per_task, per_resource, or a class of yours like "
+            "headway.toml:11: concurrency.policy: must be global, per_task, per_resource, or your own class like "
             "shop.policies.Mine: did you mean global?",
             'headway.toml:12: concurrency.limits["story.generate"]: must be at least 1',
             "headway.toml:13: concurrency.tagrets: unknown setting, did you mean concurrency.targets?",
@@ -205,7 +234,7 @@ class TestProblems:
             "headway.toml:21: port: must be a whole number",
             "HEADWAY_CONCURENCY__LIMIT: unknown setting, did you mean HEADWAY_CONCURRENCY__LIMIT?",
             "HEADWAY_CONCURRENCY: concurrency.targets: must be 'own' or 'global'",
-            "HEADWAY_HOST: is empty: unset it, or give it a value",
+            "HEADWAY_HOST: is empty: unset it or give it a value",
             "HEADWAY_LEGACY: must be a table of names and values",
             "HEADWAY_PORT: must be a whole number",
             "HEADWAY_RESOURCES: must be a JSON object: it is not JSON: "
@@ -420,9 +449,7 @@ class TestShowing:
         path = write(f'slots = 1\n{setting} = "postgresql://me:hun ter2@db/x"\n')
         database = {"database": "postgresql://db/x"} if setting == "listen" else {}
         (problem,) = problems(path, {}, database)
-        assert problem.startswith(
-            f"headway.toml:2: {setting}: is no address that PostgreSQL understands: write it like"
-        )
+        assert problem.startswith(f"headway.toml:2: {setting}: is not a valid PostgreSQL address: write it like")
         assert "ter2" not in problem
         assert config.masked(problem) == problem, "what is masked elsewhere stays whole"
 
@@ -439,7 +466,7 @@ class TestShowing:
 
     def test_made_by_hand_they_keep_secrets_too(self) -> None:
         with pytest.raises(ValidationError) as caught:
-            config.Settings(secrets={"k": "hunter2"}, connections={"shop": "hunter2"})
+            config.Settings.model_validate({"secrets": {"k": "hunter2"}, "connections": {"shop": "hunter2"}})
         assert "hunter2" not in str(caught.value)
 
     def test_settings_do_not_change(self) -> None:

@@ -14,7 +14,7 @@ import httpx
 from headway import App, Context, Fail, Retry
 
 TOPIC = "lighthouses"
-# What is written so far is kept in the checkpoint, which has its limits.
+# The checkpoint keeps all chapters written so far, and is limited to 64 KiB.
 MOST_WORDS = 5_000
 TOKENS_PER_WORD = 2
 
@@ -26,7 +26,7 @@ app = App()
 
 @app.task("research.run", resources=["ollama"], timeout="30m", direct="/research/run")
 def run_research(ctx: Context, topic: str, model: str | None = None) -> dict[str, str]:
-    """Notes on a topic."""
+    """Collects notes on a topic."""
     notes, tokens = ask(ctx, model, f"Write ten short notes of fact about {topic}.", 200, "notes")
     ctx.spend(tokens=tokens)
     return {"topic": topic, "notes": notes}
@@ -41,7 +41,7 @@ def generate_story(
     research: dict[str, Any] | None = None,
     model: str | None = None,
 ) -> dict[str, Any]:
-    """A story in chapters of so many words. A retry goes on after the last chapter that was written."""
+    """Writes a story in chapters of `words` words. A retry continues after the last finished chapter."""
     if not (chapters > 0 and words > 0 and chapters * words <= MOST_WORDS):
         raise Fail(f"chapters and words must be 1 or more, and a story has at most {MOST_WORDS} words")
     written: list[str] = ctx.last_checkpoint or []
@@ -82,7 +82,7 @@ def keep(ctx: Context, text: str) -> None:
 
 
 def ask(ctx: Context, model: str | None, prompt: str, words: int, label: str) -> tuple[str, int]:
-    """The answer, and how many tokens it cost. Each piece that comes is progress, and a point to stop at."""
+    """Returns the answer and its number of tokens. Each piece reports progress and is a stop point."""
     most, text = words * TOKENS_PER_WORD, ""
     for count, piece in enumerate(pieces(model or os.environ.get("OLLAMA_MODEL", "llama3.2"), prompt, most), 1):
         ctx.report(min(count, most), most, label)
@@ -93,7 +93,7 @@ def ask(ctx: Context, model: str | None, prompt: str, words: int, label: str) ->
 
 
 def pieces(model: str, prompt: str, most: int) -> Iterator[dict[str, Any]]:
-    """What `POST /api/generate` streams: a JSON object in each line. What may pass is tried again, the rest fails."""
+    """Yields the JSON objects that `POST /api/generate` streams. Temporary errors are retried, others fail the job."""
     url = os.environ.get("OLLAMA_URL", "http://127.0.0.1:11434").rstrip("/")
     body = {"model": model, "prompt": prompt, "stream": True, "options": {"num_predict": most}}
     # The first word may take minutes, while the model is loaded.

@@ -10,25 +10,25 @@ __all__ = ["App", "Context", "Fail", "Job", "Retry", "Skip", "Stopped", "Task", 
 if TYPE_CHECKING:
     from headway import errors
     from headway.app import App
-    from headway.engine.context import Context
-    from headway.engine.handle import Job
-    from headway.engine.task import Task
+    from headway.engine.execution.context import Context
+    from headway.engine.tasks.job_handle import Job
+    from headway.engine.tasks.task import Task
     from headway.errors import Fail, Retry, Skip, Stopped
 
 _HOMES = {
     "App": "headway.app",
-    "Context": "headway.engine.context",
+    "Context": "headway.engine.execution.context",
     "Fail": "headway.errors",
-    "Job": "headway.engine.handle",
+    "Job": "headway.engine.tasks.job_handle",
     "Retry": "headway.errors",
     "Skip": "headway.errors",
     "Stopped": "headway.errors",
-    "Task": "headway.engine.task",
+    "Task": "headway.engine.tasks.task",
 }
 
 
 def __getattr__(name: str) -> Any:
-    # Looked up when first used: the small processes of a worker import this package and need none of it.
+    # Names are imported on first use, because a worker's child processes import this package and need none of them.
     from importlib import import_module
 
     if name == "errors":

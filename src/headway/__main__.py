@@ -1,4 +1,4 @@
-"""`python -m headway` is `headway`."""
+"""Runs the `headway` command for `python -m headway`."""
 
 import sys
 

@@ -11,34 +11,37 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, TypeVar, overload
 
-from headway.engine.client import Client
-from headway.engine.context import Context
-from headway.engine.declared import Declared
-from headway.engine.handle import Job
-from headway.engine.plan import Plan, Step, plan_of
-from headway.engine.registry import Registry, TaskSpec, make_spec
-from headway.engine.task import P, Task, make_job, make_options
+from headway import forks
+from headway.engine.client.client import Client
+from headway.engine.execution import own_variables
+from headway.engine.execution.context import Context
+from headway.engine.execution.exit_hooks import at_end_of_job
+from headway.engine.scheduler.declared import DeclaredSchedule
+from headway.engine.tasks.job_handle import Job
+from headway.engine.tasks.plan import Plan, Step, plan_of
+from headway.engine.tasks.registry import Registry, TaskSpec, make_spec
+from headway.engine.tasks.task import P, Task, make_job, make_options
 from headway.errors import BadInput, NotFound
-from headway.model.job import Actor, Options
-from headway.model.retry import RetryPolicy
-from headway.model.schedule import Definition
-from headway.model.values import check_name, check_priority, closest, to_json
+from headway.model.jobs.job import Actor, Options
+from headway.model.jobs.retry import RetryPolicy
+from headway.model.schedules.definition import Definition
+from headway.model.values.json import check_name, check_priority, closest, to_json
 from headway.store.db import Database, open_database
-from headway.store.migrate import migrate
+from headway.store.migrations import migrate
 from headway.tasks import BUILT_IN
 
 if TYPE_CHECKING:
     from headway.clock import Clock
-    from headway.composing import Mounted
     from headway.config import Explained, Settings
-    from headway.engine.direct import Caller
-    from headway.engine.secrets import Vault
+    from headway.engine.direct.call import Caller
+    from headway.engine.execution.secrets import Vault
+    from headway.runtime import Mounted
 
 R = TypeVar("R")
 
 
 def current_user() -> Actor:
-    """Who runs this process, for the audit."""
+    """Returns the actor for the user that runs this process."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError):
@@ -47,7 +50,10 @@ def current_user() -> Actor:
 
 
 class App:
-    """Nothing is read or opened before it is needed: importing a module with an App costs nothing."""
+    """An application: its tasks, its settings and its database.
+
+    Settings are read and the database is opened on first use, so importing a module with an App costs nothing.
+    """
 
     def __init__(
         self,
@@ -59,7 +65,7 @@ class App:
     ) -> None:
         self.registry = Registry()
         self.tasks: dict[str, Task[..., Any]] = {}
-        self.schedules: dict[str, Declared] = {}
+        self.schedules: dict[str, DeclaredSchedule] = {}
         self._overrides: dict[str, Any] = {**settings, **({"database": database} if database is not None else {})}
         self._config = Path(config) if config is not None else None
         self._clock = clock
@@ -67,14 +73,15 @@ class App:
         self._settings: Settings | None = None
         self._database: Database | None = None
         self._client: Client | None = None
-        # Whose things it makes and sees.
+        # The tenant whose jobs, schedules and targets this app creates and reads.
         self.tenant = "default"
         self._caller: Caller | None = None
         self._mounted: list[Mounted] = []
         for task in BUILT_IN:
             self._declare(task.function, name=task.name)
+        forks.follow(self)
 
-    # --- declaring ---
+    # --- declarations ---
 
     @overload
     def task(self, name: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
@@ -116,31 +123,37 @@ class App:
     def schedule(
         self, cron: str | None = None, /, *, name: str | None = None, **definition: Any
     ) -> Callable[[Task[P, R]], Task[P, R]]:
-        """Over `@app.task`: `@app.schedule("30 2 * * mon-fri", timezone="Europe/Berlin")`, or `interval="10m"`, or
-        `times=[…]`. Stored when a process with the role `scheduler` starts."""
+        """Declares a schedule of one task; the decorator stands above `@app.task`.
+
+        `@app.schedule("30 2 * * mon-fri", timezone="Europe/Berlin")`, or `interval="10m"`, or `times=[…]`. A process
+        with the role `scheduler` stores the schedule when it starts.
+        """
 
         def declare(task: Task[P, R]) -> Task[P, R]:
             if not isinstance(task, Task):
-                raise BadInput("@app.schedule goes over @app.task: write it one line higher", field="schedule")
+                raise BadInput("@app.schedule needs a task", hint="write it above @app.task", field="schedule")
             self.declare_schedule(name or task.name, {"cron": cron, "steps": [{"task": task.name}], **definition})
             return task
 
         return declare
 
     def declare_schedule(self, name: str, definition: Mapping[str, object]) -> None:
-        """A schedule of any steps, as part of the code."""
+        """Declares a schedule with any steps. A process with the role `scheduler` stores it when it starts."""
         check_name(name, field="name")
         if name in self.schedules:
-            raise BadInput(f"there are two schedules named {name}: give one of them another name", field="name")
-        self.schedules[name] = Declared(name, Definition.parse(definition))
+            raise BadInput(f"there are two schedules named {name}", hint="give one of them another name", field="name")
+        self.schedules[name] = DeclaredSchedule(name, Definition.parse(definition))
 
     def _task(self, spec: TaskSpec) -> Task[..., Any]:
         return Task(spec, lambda: self.client, lambda: self.caller)
 
-    # --- using ---
+    # --- use ---
 
     def configure(self, config: Path | None, flags: Mapping[str, Any]) -> None:
-        """What a command line says, over what was said where the app was made. Before anything is opened."""
+        """Applies a command line's settings over those given to the constructor.
+
+        Must be called before the database is opened.
+        """
         with self._lock:
             self._config = config or self._config
             self._overrides |= {name: value for name, value in flags.items() if value is not None}
@@ -152,26 +165,26 @@ class App:
 
         with self._lock:
             if self._settings is None:
-                self._settings = load(self._config, os.environ, self._overrides)
+                self._settings = load(self._config, own_variables.here.environment(), self._overrides)
             return self._settings
 
     def explained(self) -> list[Explained]:
-        """Every setting: its value without its secrets, where it was given, what it means."""
+        """Returns every setting with its masked value, its source and its description."""
         from headway.config import explain
 
         return explain(self.settings)
 
     @property
     def vault(self) -> Vault:
-        """Where the secrets and connections are that jobs know by name."""
-        from headway.engine.secrets import Vault
+        """Returns the secrets and connections that jobs use by name."""
+        from headway.engine.execution.secrets import Vault
 
         settings = self.settings
         return Vault(settings.secrets, settings.connections, settings.database)
 
     @property
     def database(self) -> Database:
-        """Opened, and its schema brought up to date, when it is first needed."""
+        """Returns the database; the first access opens it and migrates its schema."""
         with self._lock:
             if self._database is None:
                 database = open_database(self.settings.database, clock=self._clock, listen=self.settings.listen)
@@ -181,6 +194,7 @@ class App:
                     database.close()
                     raise
                 self._database = database
+                at_end_of_job(self.close)
             return self._database
 
     @property
@@ -199,22 +213,25 @@ class App:
                     resources=resources,
                     reservation_ttl=self.settings.reservation_ttl,
                     allow_private=self.settings.webhooks.allow_private,
+                    secrets=self.settings.secrets,
                 )
             return self._client
 
     @property
     def caller(self) -> Caller:
-        """Who makes direct calls: known to the others, with a lease, from the first call on."""
+        """Returns the holder of direct calls; the first access registers it with a lease."""
         with self._lock:
             if self._caller is not None and self._caller.gone:
                 self._end_caller()
             if self._caller is None:
-                from headway.engine.direct import Caller  # with all that runs tasks: most processes only enqueue
-                from headway.engine.holder import Terms
+                # Imported here because it brings the execution engine, which a process that only enqueues never needs.
+                from headway.engine.direct.call import Caller
+                from headway.engine.direct.reservation_holder import HolderConfig
 
-                settings = self.settings
-                terms = Terms(settings.lease, settings.heartbeat, settings.recovery_interval, settings.listen)
-                caller = Caller(self.client, terms, wait=settings.direct_wait, vault=self.vault)
+                settings, vault = self.settings, self.vault
+                times = settings.lease, settings.heartbeat, settings.recovery_interval
+                terms = HolderConfig(*times, settings.listen, vault.variables)
+                caller = Caller(self.client, terms, wait=settings.direct_wait, vault=vault)
                 caller.open()
                 self._caller = caller
                 atexit.register(self._end_caller_of, os.getpid())
@@ -227,23 +244,27 @@ class App:
             caller.close()
 
     def _end_caller_of(self, pid: int) -> None:
-        """When a program ends without closing its app; not in a process that it forked."""
+        """Closes the caller at exit of the process that opened it, and not in a forked child."""
         if os.getpid() == pid:
             self._end_caller()
 
     def enqueue(self, task: str, params: Mapping[str, object] | None = None, **wishes: Any) -> Job:
-        """A job of a task that is known by its name only: of another process, say."""
+        """Enqueues a job by its task's name; the task may exist only in another process."""
         if task in self.tasks:
             known = self.tasks[task].using(**wishes) if wishes else self.tasks[task]
             return known.enqueue(**(params or {}))
         for name in ("name", "continue_on_failure", "wait", "connection"):
             if wishes.get(name):
-                raise BadInput(f"{name} is not for a job of a task that only other processes have", field=name)
+                raise BadInput(
+                    f"{name} cannot be used with {task!r}, which this app does not declare",
+                    hint="leave it out",
+                    field=name,
+                )
         job_id, created = self.client.enqueue(make_job(self.client, task, params or {}, wishes))
         return Job(self.client, job_id, created=created)
 
     def step(self, task: str, params: Mapping[str, object] | None = None, **wishes: Any) -> Step:
-        """A step of a task that is known by its name only: of another process, say."""
+        """Returns a step by its task's name; the task may exist only in another process."""
         known = self.tasks.get(task)
         if known is not None:
             return (known.using(**wishes) if wishes else known).step(**(params or {}))
@@ -254,44 +275,64 @@ class App:
     def group(
         self, steps: Iterable[Any], *, mode: str = "sequential", on_failure: str = "stop", name: str = "group"
     ) -> Plan:
-        """Jobs that belong together: one after the other, all at once, or (`staged`) in lists of their own."""
+        """Returns a plan for a group: `sequential`, `parallel`, or `staged` (one list of steps per stage)."""
         return plan_of(lambda: self.client, steps, name=name, mode=mode, on_failure=on_failure)
 
     def plan(self, name: str, *, on_failure: str = "stop") -> Plan:
-        """A group in stages: `app.plan("nightly").then(a.step()).then(b.step(), c.step()).start()`."""
+        """Returns a group's plan: `app.plan("nightly").then(a.step()).then(b.step(), c.step()).start()`."""
         return Plan(lambda: self.client, name, on_failure=on_failure, declare=self.declare_schedule)
 
     def direct(self, task: str, params: Mapping[str, object] | None = None, **wishes: Any) -> Any:
-        """A direct call of a task by its name: it runs here, so this app has to have it."""
+        """Runs a task of this app as a direct call and returns its result."""
         known = self.tasks.get(task)
         if known is None:
             near = closest(task, self.tasks)
             hint = (
-                f"did you mean {near}?" if near else "a direct call runs where it is made, and this app has to have it"
+                f"did you mean {near}?" if near else "a direct call runs in this process: declare the task in this app"
             )
-            raise NotFound(f"no task here is named {task!r}: {hint}", code="unknown_task")
+            raise NotFound(f"no task here is named {task!r}", hint=hint, code="unknown_task")
         return (known.using(**wishes) if wishes else known).call(**(params or {}))
 
     def job(self, job_id: int) -> Job:
-        """A job that exists already."""
+        """Returns the handle of an existing job, or raises NotFound."""
         self.client.get(job_id)
         return Job(self.client, job_id)
 
-    # --- in another application ---
+    # --- inside another application ---
 
-    def asgi(self) -> Any:
-        """The HTTP service as an ASGI application: `fastapi_app.mount("/headway", app.asgi())`."""
-        from headway.composing import Mounted
+    def asgi(self, *, open_on_loopback: bool = False) -> Any:
+        """Returns the HTTP service as an ASGI app: `fastapi_app.mount("/headway", app.asgi())`.
 
-        mounted = Mounted(self)
+        It needs a token. With `open_on_loopback`, requests of this machine need none while there is none.
+        """
+        from headway.runtime import Mounted
+
+        mounted = Mounted(self, open_on_loopback=open_on_loopback)
         self._mounted.append(mounted)
         return mounted
 
     def lifespan(self, _: Any = None) -> AbstractAsyncContextManager[None]:
-        """Worker, scheduler and recovery for as long as an application lives: `FastAPI(lifespan=app.lifespan)`."""
-        from headway.composing import lifespan
+        """Runs worker, scheduler and recovery inside an application: `FastAPI(lifespan=app.lifespan)`."""
+        from headway.runtime import lifespan
 
         return lifespan(self, ("scheduler", "worker"))
+
+    # --- forks (headway.forks) ---
+
+    def before_fork(self) -> None:
+        return
+
+    def after_fork_in_parent(self) -> None:
+        return
+
+    def after_fork_in_child(self) -> None:
+        """Drops the client and the caller: a child gets its own, and the parent keeps its direct calls."""
+        self._lock = threading.RLock()
+        if self._caller is not None:
+            forks.never_free(self._caller)
+        self._client = self._caller = None
+        for mounted in self._mounted:
+            mounted.after_fork_in_child()
 
     def close(self) -> None:
         with self._lock:

@@ -1,4 +1,4 @@
-"""Time, as the process sees it. Instants are integer microseconds UTC, durations float seconds."""
+"""The clock of a process. Instants are integer microseconds UTC, durations float seconds."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ SECOND = 1_000_000
 
 class Clock(Protocol):
     def now(self) -> int:
-        """The wall clock, microseconds since 1970 UTC."""
+        """Returns the wall clock's time in microseconds since 1970 UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never step back; only differences mean anything."""
+        """Returns seconds that never step back; only differences have a meaning."""
         ...
 
 

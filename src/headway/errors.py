@@ -1,4 +1,4 @@
-"""Every error Headway raises on purpose, named by what the caller should do about it."""
+"""The errors that Headway raises, named by what the caller should do about each."""
 
 from __future__ import annotations
 
@@ -6,37 +6,55 @@ from typing import Any
 
 
 class HeadwayError(Exception):
-    """Base of all errors of Headway. `code` is stable, the message is for people."""
+    """Base class of Headway's errors. `code` is stable; the message is for people and may change.
+
+    `str(error)` says what happened, then what to do. `problem` and `hint` are these two parts; `hint` is None if the
+    message has no remedy.
+    """
 
     code = "error"
 
-    def __init__(self, message: str, *, code: str | None = None, field: str | None = None, **facts: Any) -> None:
-        super().__init__(message)
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        code: str | None = None,
+        field: str | None = None,
+        **facts: Any,
+    ) -> None:
+        super().__init__(message if hint is None else f"{message}: {hint}")
+        self.problem = message
+        self.hint = hint
         self.code = code or type(self).code
         self.field = field
         self.facts = facts
 
 
 class BadInput(HeadwayError):
-    """Correct the input and try again. `field` names the place."""
+    """The input is not valid. Correct it and try again; `field` names the place."""
 
     code = "bad_input"
 
 
 class NotFound(HeadwayError):
-    """There is no such thing (for this tenant)."""
+    """The requested thing does not exist, or belongs to another tenant. `noun` names its kind."""
 
     code = "not_found"
 
+    def __init__(self, message: str, *, noun: str | None = "job", **rest: Any) -> None:
+        super().__init__(message, **rest)
+        self.noun = noun
+
 
 class WrongState(HeadwayError):
-    """The thing is not in a state that allows this; `facts["status"]` says which it is in."""
+    """The current state does not allow the change; `facts["status"]` is that state."""
 
     code = "wrong_state"
 
 
 class Refused(HeadwayError):
-    """Not allowed here: a newer schema, a foreign policy, a missing right."""
+    """The operation is not allowed: a newer schema, an unknown policy, a missing permission."""
 
     code = "refused"
 
@@ -48,13 +66,21 @@ class Unreachable(HeadwayError):
 
 
 class CommitUnknown(Unreachable):
-    """The connection broke while a commit was under way: it may or may not have been stored."""
+    """The connection broke during a commit: the transaction may or may not be stored."""
 
     code = "commit_unknown"
 
 
+def is_unsure(error: BaseException) -> bool:
+    """Returns True if the transaction that raised this error may have been committed.
+
+    Its answer was lost, or an exception from outside Headway interrupted it.
+    """
+    return isinstance(error, CommitUnknown) or not isinstance(error, HeadwayError)
+
+
 class Busy(HeadwayError):
-    """Others are at work there, and nothing was done. Try again after `facts["retry_after"]` seconds."""
+    """The resource is in use and nothing was changed. Try again after `facts["retry_after"]` seconds."""
 
     code = "busy"
 
@@ -66,13 +92,19 @@ class LeaseLost(HeadwayError):
 
 
 class JobFailed(HeadwayError):
-    """`job.result()` of a job that ended without a result."""
+    """Raised by `job.result()` if the job ended without a result."""
 
     code = "job_failed"
 
 
+class WaitsForItself(WrongState):
+    """A task waits for a job that cannot start until the task ends. Enqueue the job and return instead."""
+
+    code = "waits_for_itself"
+
+
 class Retry(Exception):
-    """Raised by a task: this try failed, the next one may begin after `after` seconds (or `"10m"`)."""
+    """Raised by a task: this attempt failed; the retry may start after `after` seconds (or `"10m"`)."""
 
     def __init__(self, reason: str = "", *, after: float | str | None = None) -> None:
         super().__init__(reason or "the task asked for a retry")
@@ -80,7 +112,7 @@ class Retry(Exception):
 
 
 class Fail(Exception):
-    """Raised by a task: it failed and no retry will help."""
+    """Raised by a task: it failed, and a retry would not help."""
 
 
 class Skip(Exception):
@@ -88,4 +120,4 @@ class Skip(Exception):
 
 
 class Stopped(BaseException):
-    """Raised inside a task that was asked to stop. Not an `Exception`, so that work does not swallow it."""
+    """Raised inside a task after a stop request. A BaseException, so `except Exception` does not swallow it."""

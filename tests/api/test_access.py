@@ -10,16 +10,16 @@ import httpx
 import pytest
 
 from headway.api.app import NOUNS
-from headway.api.routes import Declared
+from headway.api.http.routing import RouteSpec
 from headway.api.server import refuse_open
-from headway.api.service import Service, Terms
+from headway.api.service import Service, ServiceConfig
 from headway.errors import Refused
-from headway.model.access import Role
+from headway.model.access.permissions import Role
 from tests.support.service import Site, serving
 
 STORY = {"task": "story.generate", "params": {"topic": "fog"}}
 SHELL = {"task": "command", "params": {"argv": ["true"]}}
-OWN = Declared("POST", "/story/generate", Role.OPERATOR, print)  # the own path of a task of this app
+OWN = RouteSpec("POST", "/story/generate", Role.OPERATOR, print)  # the own path of a task of this app
 ROUTES = [*(one for noun in NOUNS for one in noun.declared), OWN]
 WHO = [None, *Role]
 
@@ -35,7 +35,7 @@ def scratch_module(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(tmp_path_factory.mktemp("matrix") / "headway.db")
 
 
-def ask(site: Site, one: Declared, token: str | None) -> int:
+def ask(site: Site, one: RouteSpec, token: str | None) -> int:
     """The status of an answer; of a stream, its beginning is enough."""
     path = one.path
     for name in ("{job_id}", "{run_id}", "{number}", "{task}", "{name}"):
@@ -53,7 +53,7 @@ def ask(site: Site, one: Declared, token: str | None) -> int:
 @pytest.mark.parametrize("who", WHO, ids=lambda role: role.value if role else "nobody")
 @pytest.mark.parametrize("one", ROUTES, ids=lambda one: f"{one.method} {one.path}")
 def test_every_route_is_for_its_role_and_those_above(
-    locked: tuple[Site, dict[Role, str]], one: Declared, who: Role | None
+    locked: tuple[Site, dict[Role, str]], one: RouteSpec, who: Role | None
 ) -> None:
     site, tokens = locked
     status = ask(site, one, tokens[who] if who else None)
@@ -149,11 +149,11 @@ def test_what_runs_anything_is_for_admins(site: Site) -> None:
 
 
 def test_an_address_that_others_can_reach_needs_a_token(site: Site) -> None:
-    behind_a_proxy = Terms(hosts=("jobs.example.com",))
-    for terms in (Terms(host="0.0.0.0"), behind_a_proxy):
+    behind_a_proxy = ServiceConfig(hosts=("jobs.example.com",))
+    for terms in (ServiceConfig(host="0.0.0.0"), behind_a_proxy):
         with pytest.raises(Refused, match="there is no token"):
             refuse_open(Service(site.app.client, terms))
-    refuse_open(Service(site.app.client, Terms()))
+    refuse_open(Service(site.app.client, ServiceConfig()))
     site.token()
     refuse_open(Service(site.app.client, behind_a_proxy))
 

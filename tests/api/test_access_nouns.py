@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.api.wire import answers, answers_system
+from headway.api.schemas import answers, answers_system
 from tests.support.service import Site
 from tests.support.waiting import until
 from tests.support.wire import fits

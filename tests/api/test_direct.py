@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from headway import App, Context, Skip
+from headway.api.schemas import answers, answers_queue
 from headway.api.service import DIRECT_CALLS
-from headway.api.wire import answers, answers_lanes
-from headway.composing import supervisor
 from headway.errors import BadInput
-from headway.model.job import Reservation
-from headway.store import reservations
+from headway.model.jobs.job import Reservation
+from headway.runtime import supervisor
+from headway.store.queue import reservations
 from tests.support.service import Site, running, shop
 from tests.support.waiting import until
 from tests.support.wire import fits, neighbour
@@ -97,7 +97,7 @@ def test_a_call_answers_the_result_and_is_no_job(site: Site) -> None:
     own = site.http.post("/story/generate", json={"topic": "fog", "words": 5})
     assert (own.status_code, own.json()) == (200, {"title": "Fog", "words": 5})
     assert site.http.get("/api/jobs").json()["items"] == []
-    newest, _ = fits(answers.Page[answers_lanes.Reservation], site.http.get("/api/reservations"))["items"]
+    newest, _ = fits(answers.Page[answers_queue.Reservation], site.http.get("/api/reservations"))["items"]
     assert (newest["status"], newest["outcome"], newest["task"]) == ("RELEASED", "COMPLETED", "story.generate")
     assert (newest["params"], newest["lanes"]) == ({"topic": "fog", "words": 5}, ["global"])
     assert newest["granted_at"] is not None
@@ -253,7 +253,7 @@ def test_a_server_that_ends_sends_its_callers_away(site: Site, doors: Doors) -> 
                 assert told.startswith(b"HTTP/1.1 503")
                 assert b'"code": "given_up"' in told
     assert [one.outcome for one in rows(site)] == ["ABANDONED", "ABANDONED"]
-    assert all("about to end" in (one.error or "") for one in rows(site))
+    assert all("shutting down" in (one.error or "") for one in rows(site))
     assert doors.ended == ["first"]
 
 
@@ -293,7 +293,7 @@ def test_a_program_outside_reserves_renews_and_gives_back(site: Site) -> None:
     made = site.http.post("/api/reservations", json={"resources": ["ollama"], "ttl": "2m"}, headers=key)
     again = site.http.post("/api/reservations", json={"resources": ["ollama"], "ttl": "2m"}, headers=key)
     assert (made.status_code, again.json(), again.headers["idempotent-replayed"]) == (201, made.json(), "true")
-    one = fits(answers_lanes.Reservation, made, 201)
+    one = fits(answers_queue.Reservation, made, 201)
     assert (one["status"], one["lanes"], one["task"], one["outcome"]) == ("ACTIVE", ["ollama"], None, None)
     assert one["granted_at"] is not None
     behind = site.http.post("/api/reservations", json={"resources": ["ollama"]}).json()

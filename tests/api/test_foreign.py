@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headway.api.app import NOUNS
-from headway.api.routes import Declared
+from headway.api.http.routing import RouteSpec
 from tests.api.test_bad_input import site_of
 from tests.support.service import Site
 
@@ -75,7 +75,7 @@ def stock(site: Site) -> dict[str, Any]:
     }
 
 
-def path_of(one: Declared, numbers: dict[str, Any]) -> str:
+def path_of(one: RouteSpec, numbers: dict[str, Any]) -> str:
     def value(match: re.Match[str]) -> str:
         return str(numbers.get(match[1], "1"))
 
@@ -83,7 +83,7 @@ def path_of(one: Declared, numbers: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("one", ROUTES, ids=lambda one: f"{one.method} {one.path}")
-def test_what_belongs_to_another_tenant_is_not_there(two: tuple[Site, dict[str, Any], str], one: Declared) -> None:
+def test_what_belongs_to_another_tenant_is_not_there(two: tuple[Site, dict[str, Any], str], one: RouteSpec) -> None:
     site, numbers, theirs = two
     if one.path in OPEN or f"{one.method} {one.path}" in OPEN:
         return

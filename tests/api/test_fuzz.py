@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from headway.api.document import document
+from headway.api.openapi import document
 from tests.api.test_bad_input import site_of
 from tests.support.service import Site
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headway.engine.health import Health, Reason
+from headway.engine.monitoring.readiness import Health, Reason
 from tests.support.service import Site
 
 STORY = {"task": "story.generate", "params": {"topic": "fog"}}

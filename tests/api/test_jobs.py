@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway import App, Context
-from headway.model.job import Options
+from headway.model.jobs.job import Options
 from tests.support.service import Site, running
 
 STORY = {"task": "story.generate", "params": {"topic": "fog"}}

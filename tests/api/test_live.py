@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from headway.api import live
-from headway.store.live import newest as newest_event
+from headway.api.endpoints import live
+from headway.store.events import newest as newest_event
 from tests.support.service import Site
 
 STORY = {"task": "story.generate", "params": {"topic": "fog"}}
@@ -121,7 +121,7 @@ def test_a_server_with_open_streams_stops_within_its_grace(site: Site) -> None:
     assert begun.wait(30)
     before = time.monotonic()
     site.server.stop()
-    site.server.join()
+    site.server.join(60)
     assert not site.server.thread.is_alive()
     assert ended.wait(30)
     assert time.monotonic() - before < 30

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headway.api.app import NOUNS, build
-from headway.api.document import document
+from headway.api.openapi import document
 
 KEPT = Path(__file__).parents[2] / "docs" / "openapi.json"
 OPERATIONS = [
@@ -20,7 +20,7 @@ OPERATIONS = [
 
 
 def test_the_document_is_the_one_that_is_checked_in() -> None:
-    """After a change of the API: `python -m headway.api.document > docs/openapi.json`, and look at the difference."""
+    """After a change of the API: `python -m headway.api.openapi > docs/openapi.json`, and look at the difference."""
     assert document() == KEPT.read_text("utf-8")
 
 

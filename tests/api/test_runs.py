@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.api.wire import answers
+from headway.api.schemas import answers
 from tests.support.service import Site
 from tests.support.wire import all_pages, fits, neighbour, refused
 

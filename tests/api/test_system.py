@@ -12,8 +12,8 @@ from urllib.parse import quote
 import pytest
 
 from headway import Context
-from headway.api.wire import answers, answers_system
-from headway.api.wire.system import _type
+from headway.api.schemas import answers, answers_system
+from headway.api.schemas.system import _type
 from tests.support.service import Site, running, shop
 from tests.support.wire import fits
 

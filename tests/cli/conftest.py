@@ -10,7 +10,7 @@ import pytest
 
 from headway.app import App
 from headway.store.db import Database, open_database
-from headway.store.migrate import migrate
+from headway.store.migrations import migrate
 from headway.testing import isolated
 from tests.support import shop
 from tests.support.cli import Here

@@ -7,6 +7,8 @@ import pytest
 from headway.app import App
 from tests.support.cli import Here
 
+pytestmark = pytest.mark.shown
+
 SHOP = ("--app", "tests.support.shop:app")
 PLANS = """
 [[templates]]
@@ -69,7 +71,7 @@ def test_it_makes_what_is_not_there(plans: Here) -> None:
     ]
     said = plans("apply", "plans.toml", "--dry-run", *SHOP).done()
     assert said.out.splitlines() == new
-    assert said.err == "5 changes; nothing was stored: leave --dry-run out to do it\n"
+    assert said.err == "5 changes; nothing was stored: run again without --dry-run\n"
     assert plans("schedules", "ls", "--json").done().data["items"] == []
     said = plans("apply", "plans.toml", *SHOP).done()
     assert said.out.splitlines() == new
@@ -97,7 +99,7 @@ def test_twice_is_as_once(plans: Here) -> None:
         "= target desk-1",
         "= target desk-2",
     ]
-    assert said.err == "nothing to do\n"
+    assert said.err == "no changes: everything is as in the file\n"
     assert plans("schedules", "show", "nightly", "--json").done().data["version"] == 1
     assert plans("templates", "show", "hello", "--json").done().data["version"] == 1
 
@@ -146,7 +148,9 @@ def test_what_the_file_names_no_more_stays_and_is_told(plans: Here) -> None:
     apply(plans)
     write(plans, PLANS[: PLANS.index("[[schedules]]")])
     said = plans("apply", "plans.toml", *SHOP).done()
-    assert "schedule nightly is not in this file and stays: headway schedules delete nightly" in said.err
+    assert (
+        "schedule nightly is not in this file and stays: delete it with `headway schedules delete nightly`" in said.err
+    )
     assert len(plans("schedules", "ls", "--json").data["items"]) == 2
     left = plans("apply", "plans.toml", "--json", *SHOP).done().data
     assert left["left"] == ["nightly", "pulse"]
@@ -213,7 +217,7 @@ def test_problems_that_only_the_database_knows(plans: Here) -> None:
     [
         ("[[schedules]\n", ["is not TOML"]),
         ("schedules = 3\n", ["schedules must be tables: write [[schedules]] above each"]),
-        ('[[schedules]]\nname = "x"\ncron = "@daily"\n', ["say what it runs"]),
+        ('[[schedules]]\nname = "x"\ncron = "@daily"\n', ["give a template or steps"]),
         ('[[schedules]]\nname = "x"\ncron = "@daily"\nsteps = []\n', ["at least one step"]),
         (
             '[[schedules]]\nname = "x"\ncron = "@daily"\n[[schedules.steps]]\ntask = "command"\nindex = -1\n',
@@ -224,8 +228,8 @@ def test_problems_that_only_the_database_knows(plans: Here) -> None:
             ["enabled must be true or false"],
         ),
         ('[[templates]]\nname = "x"\n', ["task must be text"]),
-        ('[[targets]]\nname = "x"\nnote = "why"\n', ["note says why it is paused"]),
-        ('[[targets]]\nname = "x"\n[[targets]]\nname = "x"\n', ["there are two named 'x'"]),
+        ('[[targets]]\nname = "x"\nnote = "why"\n', ["note is the reason of a pause"]),
+        ('[[targets]]\nname = "x"\n[[targets]]\nname = "x"\n', ["the name 'x' is used twice"]),
         ('[[targets]]\nname = "x"\ncolour = 1\n', ["a target has no such field"]),
     ],
 )

@@ -13,9 +13,11 @@ import pytest
 
 from headway.app import App
 from headway.store.db import Database, Tx, open_database
-from headway.store.migrate import migrate
+from headway.store.migrations import migrate
 from tests.support.cli import Here, program
 from tests.support.life import Life
+
+pytestmark = pytest.mark.shown
 
 SHOP = ("--app", "tests.support.shop:app")
 LARGE = json.dumps({"name": "x" * 300 * 1024})
@@ -63,7 +65,7 @@ LARGE = json.dumps({"name": "x" * 300 * 1024})
         ),
         (["shop.greet", "name=x", "--resource", ""], 2, ["resources must have 1 to 200 characters, not 0"]),
         (["shop.greet", "name=x", "--prority", "1"], 2, ["No such option: --prority", "--priority"]),
-        ([], 2, ["run what?", "--template"]),
+        ([], 2, ["no task given", "--template"]),
     ],
 )
 def test_run_refuses(here: Here, args: list[str], code: int, words: list[str]) -> None:
@@ -94,24 +96,27 @@ def test_an_argument_that_is_not_text(folder: Path) -> None:
 REFUSALS: list[tuple[list[str], list[str]]] = [
     (["jobs", "ls", "--status", "FALED"], ["there is no status 'FALED'", "did you mean FAILED?"]),
     (["jobs", "ls", "--limit", "0"], ["limit must be from 1 to 200"]),
-    (["jobs", "ls", "--cursor", "what"], ["cursor is not one that a list gave"]),
+    (["jobs", "ls", "--cursor", "what"], ["cursor is not valid: list again"]),
     (["jobs", "ls", "--since", "yesterday"], ["--since 'yesterday' is not a time", "write 2h (ago), 2026-03-01"]),
     (["jobs", "ls", "--since", "2026-13-01"], ["since is not a time that exists"]),
     (["jobs", "ls", "--failure-kind", "BAD"], ["there is no kind 'BAD'", "TIMEOUT"]),
     (["jobs", "show", "0"], ["Invalid value for 'ID'"]),
     (["jobs", "show", "99999999999999999999"], ["Invalid value for 'ID'"]),
-    (["jobs", "show", "one"], ["Invalid value for 'ID'", "one is no job number", "headway jobs ls"]),
-    (["jobs", "cancel", "1", "two"], ["two is no job number"]),
-    (["jobs", "wait", "1.5"], ["1.5 is no job number"]),
-    (["jobs", "retry", "1", "two"], ["Invalid value for 'ID|NAME=VALUE'", "two is no job number", "jobs retry --help"]),
+    (["jobs", "show", "one"], ["Invalid value for 'ID'", "one is not a job number", "headway jobs ls"]),
+    (["jobs", "cancel", "1", "two"], ["two is not a job number"]),
+    (["jobs", "wait", "1.5"], ["1.5 is not a job number"]),
+    (
+        ["jobs", "retry", "1", "two"],
+        ["Invalid value for 'ID|NAME=VALUE'", "two is not a job number", "jobs retry --help"],
+    ),
     (["jobs", "retry", "1", "=two"], ["'=two' is not a param", "name=value"]),
     (["jobs", "logs", "1", "--tail", "-1"], ["--tail must be 0 or more"]),
     (["jobs", "wait", "1", "--timeout", "x"], ["timeout is not a duration"]),
     (["jobs", "resolve", "1", "--result", "{oops"], ["result is not JSON"]),
     (["jobs", "ls", "--target", "a\nb"], ["target must not contain control characters"]),
-    (["targets", "ls", "--state", "hold"], ["a target is never 'hold'", "did you mean held?"]),
-    (["targets", "ls", "--cursor", "what"], ["cursor is not one that a list gave"]),
-    (["targets", "ls", "--cursor", "aWQ6OTk"], ["cursor is not one that a list gave"]),
+    (["targets", "ls", "--state", "hold"], ["there is no target state 'hold'", "did you mean held?"]),
+    (["targets", "ls", "--cursor", "what"], ["cursor is not valid: list again"]),
+    (["targets", "ls", "--cursor", "aWQ6OTk"], ["cursor is not valid: list again"]),
     (["targets", "ls", "-n", "201"], ["limit must be from 1 to 200"]),
     (["targets", "show", ""], ["target must have 1 to 200 characters"]),
     (["targets", "pause", "t" * 201], ["target must have 1 to 200 characters, not 201"]),
@@ -122,8 +127,8 @@ REFUSALS: list[tuple[list[str], list[str]]] = [
     (["limits", "set", "global", "1.5"], ["a limit must be a whole number from 1, or none"]),
     (["limits", "set", "global", "1000001"], ["a limit must be a whole number from 1"]),
     (["limits", "set", "global", "9" * 30], ["a limit must be a whole number from 1"]),
-    (["schedules", "show", "9" * 30], ["999 is read as a number, and numbers end at 9223372036854775807"]),
-    (["templates", "show", "9" * 5_000], ["99999… is read as a number"]),
+    (["schedules", "show", "9" * 30], ["999 is larger than the largest number, 9223372036854775807"]),
+    (["templates", "show", "9" * 5_000], ["99999… is larger than the largest number"]),
     (["queue", "pause", "--for", "ever"], ["--for is not a duration"]),
     (["queue", "pause", "--for", "0s"], ["--for must be more than 0"]),
     (["top", "--interval", "x"], ["interval is not a duration"]),
@@ -131,7 +136,7 @@ REFUSALS: list[tuple[list[str], list[str]]] = [
     (["jobs", "lst"], ["No such command 'lst'"]),
     (["up", "--roles", "worker,king"], ["there is no role 'king'", "api, scheduler, worker"]),
     (["work", "--slots", "0"], ["--slots: must be at least 1"]),
-    (["work", "--tasks", "nope.*"], ["no task fits 'nope.*'", "there are command"]),
+    (["work", "--tasks", "nope.*"], ["no task matches 'nope.*'", "known are command"]),
     (["up", "--app", "shop"], ["--app must name a module and the app in it"]),
     (["up", "--app", "no.such.module:app"], ["there is no module no.such.module"]),
     (["up", "--app", "nothing.py:app"], ["there is no file nothing.py"]),
@@ -140,7 +145,7 @@ REFUSALS: list[tuple[list[str], list[str]]] = [
     (["up", "--app", "broken.py:app"], ["broken cannot be imported: ZeroDivisionError", "(broken.py, line 2)"]),
     (["up", "--app", "unparsed.py:app"], ["unparsed cannot be imported: SyntaxError"]),
     (["up", "--app", "needy.py:app"], ["needy cannot be imported: ModuleNotFoundError: No module named 'nope'"]),
-    (["up", "--app", "json.py:app"], ["another module is named json already", "rename json.py"]),
+    (["up", "--app", "json.py:app"], ["another module has the name json", "rename json.py"]),
 ]
 
 
@@ -162,7 +167,7 @@ def test_every_command_refuses(cli: Here, database: Database) -> None:
 
 
 NOWHERE: list[tuple[list[str], str]] = [
-    (["targets", "show", "desk-9"], "there is no target 'desk-9': a target comes into being with its first job"),
+    (["targets", "show", "desk-9"], "there is no target 'desk-9': a target is created with its first job"),
     (["targets", "pause", "desk-9"], "there is no target 'desk-9'"),
     (["targets", "resume", "desk-9"], "there is no target 'desk-9'"),
     (["targets", "release", "desk-9"], "there is no target 'desk-9'"),
@@ -222,7 +227,7 @@ def test_a_job_that_runs_cannot_be_resumed(cli: Here, app: App, database: Databa
         ('[concurrency]\npolicy = "own.Missing"', ["own.Missing cannot be imported", "has no attribute 'Missing'"]),
         ('[concurrency]\npolicy = "own.Needy"', ["own.Needy cannot be imported: TypeError", "correct it"]),
         ('[concurrency]\npolicy = "own.Empty"', ["own.Empty is not a policy", "per_task", "`lanes(task, resources)`"]),
-        ('[concurrency]\npolicy = "own.Wordy"', ["own.Wordy for the task command must answer a list of lanes"]),
+        ('[concurrency]\npolicy = "own.Wordy"', ["own.Wordy for the task command must return a list of lanes"]),
         ('[concurrency]\npolicy = "own.Broken"', ["own.Broken for the task command failed with KeyError"]),
         ("[concurrency]\nlimit = 0", ["headway.toml:2: concurrency.limit: must be at least 1"]),
         ('[concurrency]\ntargets = "all"', ["concurrency.targets: must be 'own' or 'global'"]),
@@ -365,23 +370,23 @@ def test_no_postgres_at_the_address(here: Here) -> None:
 )
 def test_an_address_that_nobody_can_read(here: Here, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for args in (*LOOKING, *USING):
-        answer = here(*args, database=url).refused(2, "--database: is no address that PostgreSQL understands")
+        answer = here(*args, database=url).refused(2, "--database: is not a valid PostgreSQL address")
         assert "gehe" not in answer.err
     monkeypatch.setenv("HEADWAY_LISTEN", url)
     answer = here("jobs", "ls", database="postgresql://127.0.0.1:1/x")
-    answer.refused(2, "HEADWAY_LISTEN: is no address", "postgresql://user@host:5432/name", "%20")
+    answer.refused(2, "HEADWAY_LISTEN: is not a valid PostgreSQL address", "postgresql://user@host:5432/name", "%20")
     assert "gehe" not in answer.err
 
 
 def test_a_user_that_postgres_does_not_know(here: Here, empty_postgres_url: str) -> None:
     answer = here("jobs", "ls", database=empty_postgres_url + "&user=headway_nobody")
-    answer.refused(5, "does not let this user in", "headway_nobody", "check the user and the password")
+    answer.refused(5, "refused the login", "headway_nobody", "check the user and the password")
     assert "start it" not in answer.err
 
 
 def test_a_postgres_without_a_schema(here: Here, empty_postgres_url: str) -> None:
     for args in LOOKING:
-        here(*args, database=empty_postgres_url).refused(5, "is not a database of Headway yet", "headway db migrate")
+        here(*args, database=empty_postgres_url).refused(5, "has no Headway schema yet", "headway db migrate")
 
 
 def _like_others() -> list[str]:

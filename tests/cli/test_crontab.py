@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from headway.app import App
-from headway.model.crontab import read, suggested_name
+from headway.model.schedules.crontab import read, suggested_name
 from headway.testing import drain
 from tests.support.cli import Here, program
+
+pytestmark = pytest.mark.shown
 
 CRONTAB = """\
 # m h  dom mon dow   command
@@ -61,9 +63,9 @@ def test_each_line_is_a_schedule(tab: Here) -> None:
         "+ backup-2: at 05:00, on Sunday, Berlin time (line 14)",
     ]
     assert said.err.splitlines() == [
-        "left out: line 4: MAILTO is cron's own and has no meaning here",
-        "left out: line 12: @reboot is no time: start this command with the machine",
-        "4 schedules made; times are read in America/New_York",
+        "left out: line 4: MAILTO is a setting of cron and has no effect here",
+        "left out: line 12: @reboot is not a time: start this command at boot",
+        "4 schedules created; times are in America/New_York",
     ]
     found = {one["name"]: one for one in tab("schedules", "ls", "--json").done().data["items"]}
     home, env = os.path.expanduser("~"), {"PATH": "/usr/local/bin:/usr/bin:/bin"}
@@ -83,12 +85,14 @@ def test_each_line_is_a_schedule(tab: Here) -> None:
 
 
 def test_dry_run_and_twice(tab: Here) -> None:
-    assert "4 schedules would be made" in tab("schedules", "import", "tab", "--dry-run", "--timezone", "UTC").done().err
+    assert (
+        "4 schedules would be created" in tab("schedules", "import", "tab", "--dry-run", "--timezone", "UTC").done().err
+    )
     assert tab("schedules", "ls", "--json").data["items"] == []
     assert [one["made"] for one in imported(tab)["items"]] == [True] * 4
     said = tab("schedules", "import", "tab", "--timezone", "UTC").done()
     assert [line[0] for line in said.out.splitlines()] == ["="] * 4
-    assert "0 schedules made, 4 there already" in said.err
+    assert "0 schedules created, 4 already existed" in said.err
     # A line that was changed is another schedule: what became of the first one is for its owner to say.
     write(tab, CRONTAB.replace("30 2", "45 2"))
     said = tab("schedules", "import", "tab", "--timezone", "UTC").done()
@@ -115,7 +119,7 @@ def test_a_system_crontab_names_users(tab: Here) -> None:
 def test_from_a_pipe(here: Here) -> None:
     said = program("schedules", "import", "-", cwd=here.folder, stdin="@daily true\n", TZ="Europe/Berlin").done()
     assert said.out == "+ true: at 00:00, every day, Berlin time (line 1)\n"
-    assert "times are read in Europe/Berlin" in said.err
+    assert "times are in Europe/Berlin" in said.err
 
 
 def test_every_wrong_line_at_once_and_nothing_stored(tab: Here) -> None:
@@ -147,7 +151,7 @@ def test_nothing_in_it(here: Here) -> None:
     (here.folder / "tab").write_text("# nothing but words\n")
     said = here("schedules", "import", "tab", "--timezone", "UTC").done()
     assert said.out == ""
-    assert "0 schedules made" in said.err
+    assert "0 schedules created" in said.err
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headway.app import App
-from headway.store.migrate import versions
+from headway.store.migrations import versions
 from tests.support.cli import Here, line_of, running, until
 
 
@@ -26,7 +26,7 @@ def pg_programs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_migrate(here: Here, empty_url: str) -> None:
     newest = versions()[-1]
-    assert f"has schema {newest} now" in here("db", "migrate", database=empty_url).done().out
+    assert f"now has schema {newest}" in here("db", "migrate", database=empty_url).done().out
     again = here("db", "migrate", database=empty_url).done()
     assert f"is up to date: schema {newest}" in again.out
     assert here("db", "migrate", "--json", database=empty_url).done().data["migrated"] == []
@@ -34,7 +34,7 @@ def test_migrate(here: Here, empty_url: str) -> None:
 
 
 def test_check(cli: Here) -> None:
-    assert cli("db", "check").done().out.endswith(" is sound\n")
+    assert cli("db", "check").done().out.endswith(" is intact\n")
     assert cli("db", "check", "--json").done().data["problems"] == []
 
 
@@ -61,7 +61,7 @@ def test_restore_is_refused_while_a_worker_lives(cli: Here, pg_programs: None) -
     with running("work", "--json", cwd=cli.folder, database=cli.database) as process:
         line_of(process.stdout, "started")
         until(lambda: cli("workers", "ls", "--json").data["items"])
-        cli("db", "restore", "copy", "--yes").refused(4, "1 worker at work", f"pid {process.pid}", "stop them first")
+        cli("db", "restore", "copy", "--yes").refused(4, "1 worker is alive", f"pid {process.pid}", "stop them first")
     cli("db", "restore", "copy", "--yes").done()
 
 

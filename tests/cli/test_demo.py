@@ -16,6 +16,8 @@ import pytest
 from tests.support.cli import PATIENCE, line_of, program, running, until
 from tests.support.terminal import terminal
 
+pytestmark = pytest.mark.shown
+
 
 @pytest.fixture
 def temporary(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -56,7 +58,7 @@ def test_the_whole_story(temporary: Path, folder: Path) -> None:
         r"desk-2 +free +0\n",
         r"\$ headway targets release desk-1",
         r"job 14 demo.visit COMPLETED",
-        r"It answered 'direct'. They began in this order: job 16, the direct call, job 17.",
+        r"It returned 'direct'. They began in this order: job 16, the direct call, job 17.",
         r"It fires at 02:30, Monday to Friday, Berlin time; next at",
         r"job 20 demo.step \(AD export\) COMPLETED",
         r"job 21 demo.step \(LDAP export\) COMPLETED",
@@ -67,7 +69,7 @@ def test_the_whole_story(temporary: Path, folder: Path) -> None:
         r"job 25 demo.journey FAILED: Scheduler crash recovery",
         r"job 26 demo.journey COMPLETED",
         r'its checkpoint: \{"began_at_stage":[1-9],"stages":10\}',
-        r"26 jobs looked at, 0 promises broken",
+        r"26 jobs checked, 0 promises broken",
         r"headway up ",
     ):
         assert re.search(line, story), f"{line!r} is not in\n{story}"
@@ -95,7 +97,7 @@ def test_as_json(temporary: Path, folder: Path) -> None:
 def test_in_a_terminal(temporary: Path, folder: Path) -> None:
     with terminal("demo", "--fast", cwd=folder) as screen:
         assert screen.ended() == 0
-    for words in ("##############", "COMPLETED", "CANCELLED", "desk-1  held", "0 promises broken", "Now you"):
+    for words in ("##############", "COMPLETED", "CANCELLED", "desk-1  held", "0 promises broken", "Next steps"):
         assert words in screen.text
     assert all(len(line) <= 80 for line in screen.lines)
     until(lambda: nothing_is_left(temporary))
@@ -118,7 +120,10 @@ def test_at_a_terminal_the_dashboard_stays_until_it_is_ended(
     temporary: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The whole story takes a minute there: this one has two scenes."""
-    short = "import sys; from headway.cli import demo, main; demo.SCENES = demo.SCENES[:2]; sys.exit(main.main())"
+    short = (
+        "import sys; from headway.cli import main; from headway.cli.demo import scenes;"
+        " scenes.SCENES = scenes.SCENES[:2]; sys.exit(main.main())"
+    )
     monkeypatch.setattr("tests.support.terminal.PROGRAM", (sys.executable, "-c", short))
     with terminal("demo", cwd=folder, DISPLAY="", WAYLAND_DISPLAY="") as screen:
         screen.until("Ctrl-C ends the demo.")
@@ -135,6 +140,6 @@ def test_it_can_be_stopped(temporary: Path, folder: Path, number: signal.Signals
     with running("demo", cwd=folder, PYTHONUNBUFFERED="1") as process:
         line_of(process.stdout, "demo.bake RUNNING")
         os.kill(process.pid, number)
-        line_of(process.stderr, "the demo was stopped; nothing is left of it")
+        line_of(process.stderr, "the demo was stopped; its folder was removed")
         assert process.wait(PATIENCE) == 130
     until(lambda: nothing_is_left(temporary))

@@ -16,18 +16,21 @@ import pytest
 from psycopg import sql
 
 from headway.clock import SystemClock, micros
-from headway.engine.diagnosis import Examination
-from headway.engine.diagnosis_places import access, mounted
-from headway.engine.limits import settle
-from headway.model import diagnosis as model
-from headway.model.diagnosis import Access, Answer, ok
-from headway.model.policies import Concurrency
+from headway.doctor.filesystem import access
+from headway.doctor.runner import Examination
+from headway.engine.client.limits import settle
+from headway.model import checks as model
+from headway.model.checks import Access, Answer, ok
+from headway.model.queue.policies import Concurrency
+from headway.model.values.file_systems import mounted
 from headway.store import workers
 from headway.testing import FrozenClock
 from tests.support.cli import Here, line_of, program, running, until
 from tests.support.doctor import checks, is_file, kill, looked, odd, states
 from tests.support.life import TASK, Life, raw_connection
 from tests.support.postgres import fresh_database
+
+pytestmark = pytest.mark.shown
 
 PASSWORD = "hunter2-very-secret"
 
@@ -67,7 +70,7 @@ def test_with_a_worker_at_work_and_one_that_a_signal_stopped(cli: Here, monkeypa
         assert odd(found) == {}
         assert "1 at work with 4 slots" in found["workers"]["detail"]
         page = cli("doctor").out.splitlines()
-        assert page[-1].endswith(("checks", "fine"))
+        assert page[-1].endswith(("passed", " ok"))
         process.send_signal(signal.SIGSTOP)
         try:
             halted = until(lambda: (seen := looked(cli))["workers"]["state"] == "broken" and seen, "the halt")
@@ -82,7 +85,7 @@ def test_for_people(cli: Here, life: Life) -> None:
     page = cli("doctor").out
     assert "look    queue" in page or "look  queue" in page
     assert "(the [disk] is full)" in page
-    assert "→ let it go on" in page
+    assert "→ resume it" in page
     assert "to look at" in page.splitlines()[-1]
 
 
@@ -131,7 +134,7 @@ def test_no_database_is_told_and_none_is_made(here: Here) -> None:
     assert os.listdir(here.folder) == []
     page = here("doctor")
     assert page.code == 5
-    assert "not looked at: schema, workers" in page.out
+    assert "not checked: schema, workers" in page.out
 
 
 def test_a_server_that_is_away(here: Here) -> None:
@@ -154,7 +157,7 @@ def test_what_is_no_database_of_headway(here: Here, folder: Path, empty_postgres
     said = here("doctor", "--json", database=empty_postgres_url)
     found = checks(said)
     assert said.code == 5
-    assert "not a database of Headway yet" in found["schema"]["detail"]
+    assert "not a Headway database yet" in found["schema"]["detail"]
     # The server can be looked at all the same.
     asked = {name: found[name]["state"] for name in ("database", "notifications", "clock", "rights")}
     assert set(asked.values()) == {"ok"}, asked
@@ -188,7 +191,7 @@ def test_another_schema(cli: Here, change: int, remedy: str) -> None:
 
 
 def test_over_a_server_it_is_refused(here: Here) -> None:
-    here("doctor", "--server", "http://127.0.0.1:1").refused(2, "on the database itself")
+    here("doctor", "--server", "http://127.0.0.1:1").refused(2, "needs the database itself")
 
 
 # --- settings -----------------------------------------------------------------------------------------------------
@@ -236,6 +239,20 @@ def test_secrets_are_looked_for_and_never_shown(cli: Here, folder: Path, monkeyp
     gone = cli("doctor", "--json")
     assert (gone.code, checks(gone)["secrets"]["state"]) == (4, "broken")
     assert PASSWORD not in said.out + gone.out + cli("doctor").out
+
+
+def test_the_owners_of_secrets_exist(cli: Here, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THERE", PASSWORD)
+    assert looked(cli)["owners"]["state"] == "ok"
+    (folder / "headway.toml").write_text(
+        '[secrets]\na = "env:THERE"\nb = { from = "env:THERE", tenants = ["default", "shopp"] }\n'
+        'c = { from = "env:THERE", tenants = "*", tasks = ["stry.*"] }\n'
+    )
+    found = looked(cli)["owners"]
+    assert found["state"] == "look"
+    assert "b is for the tenant shopp, which does not exist" in found["detail"]
+    cli("tenants", "create", "shopp", "--default-allow", "all").done()
+    assert "shopp" not in looked(cli)["owners"]["detail"]
 
 
 def test_connections_of_sql_tasks(cli: Here, folder: Path) -> None:
@@ -321,7 +338,7 @@ def test_several_machines_on_one_file(cli: Here, life: Life) -> None:
 def test_limits_that_are_not_in_force(cli: Here, life: Life) -> None:
     """What `up` would say of them, while another worker lives."""
     settings = cli.folder / "headway.toml"
-    assert looked(cli)["limits"]["detail"] == "the limits are those of the settings"
+    assert looked(cli)["limits"]["detail"] == "the limits match the settings"
     settings.write_text("[concurrency]\nlimit = 3\n")
     found = looked(cli)["limits"]
     assert (found["state"], "the limit of global 1, not 3" in found["detail"]) == ("look", True), found
@@ -353,7 +370,7 @@ def test_what_waits_for_a_person(cli: Here, life: Life) -> None:
     assert f"desk-1 (job {job_id}, ERROR)" in found["held"]["detail"]
     assert "1 PAUSED, 1 ERROR" in found["held"]["detail"]
     assert "desk-1 (cleaning)" in found["targets"]["detail"]
-    assert "everybody" in found["queue"]["detail"]
+    assert "all tenants" in found["queue"]["detail"]
     assert "--all" in found["queue"]["remedy"]
 
 
@@ -413,13 +430,26 @@ def test_a_server_that_is_not_set_up_for_it(postgres_url: str, here: Here) -> No
     with psycopg.connect(postgres_url, autocommit=True) as raw:
         name = sql.Identifier(raw.info.dbname)
         raw.execute("alter table hw_job set (autovacuum_enabled = false)")
-        for setting in ("synchronous_commit = off", "default_transaction_read_only = on"):
-            raw.execute(sql.SQL("alter database {} set " + setting).format(name))
+        raw.execute(sql.SQL("alter database {} set synchronous_commit = off").format(name))
+        fsync = raw.execute("show fsync").fetchall()[0][0]
     found = looked(here, database=postgres_url)
-    assert found["durability"]["state"] == "broken"
-    assert "synchronous_commit" in found["durability"]["detail"]
-    assert "read-only" in found["rights"]["detail"]
+    assert found["durability"]["state"] == ("broken" if fsync == "off" else "look")
+    assert ("fsync" if fsync == "off" else "synchronous_commit") in found["durability"]["detail"]
+    assert found["rights"]["state"] == "ok"
     assert "hw_job" in found["vacuum"]["detail"]
+
+
+def test_a_lock_that_every_worker_waits_for(postgres_url: str, here: Here) -> None:
+    assert looked(here, database=postgres_url)["locks"]["state"] == "ok"
+    with psycopg.connect(postgres_url, application_name="report") as raw:
+        raw.execute("select pg_advisory_xact_lock(7236838302)")
+        said = "select clock_timestamp() - state_change > interval '3.5 s' from pg_stat_activity where pid = %s"
+        with psycopg.connect(postgres_url, autocommit=True) as other:
+            until(lambda: other.execute(said, [raw.info.backend_pid]).fetchall()[0][0])
+        found = looked(here, database=postgres_url)["locks"]
+        assert found["state"] == "look"
+        assert f"pid {raw.info.backend_pid} (report at the server itself), has the claim lock" in found["detail"]
+        assert f"pg_terminate_backend({raw.info.backend_pid})" in found["remedy"]
 
 
 def test_a_user_without_rights(postgres_url: str, here: Here) -> None:
@@ -522,7 +552,11 @@ NINE = Access("/srv/headway.db", "root", True, True)
         (model.judge_durability(fsync="off", full_page_writes="on", synchronous_commit="on"), "broken"),
         (model.judge_durability(fsync="on", full_page_writes="off", synchronous_commit="on"), "look"),
         (model.judge_durability(fsync="off", full_page_writes="off", synchronous_commit="on"), "broken"),
-        (model.judge_durability(fsync="on", full_page_writes="on", synchronous_commit="off"), "broken"),
+        (model.judge_durability(fsync="on", full_page_writes="on", synchronous_commit="off"), "look"),
+        (model.judge_locks([("a report", 7, 50.0, False)]), "ok"),
+        (model.judge_locks([("a report", 7, 61.0, False)]), "look"),
+        (model.judge_locks([("a worker", 7, 2.0, True)]), "ok"),
+        (model.judge_locks([("a worker", 7, 4.0, True)]), "look"),
         (model.judge_skew(-4.0), "ok"),
         (model.judge_skew(-6.0), "look"),
         (model.judge_skew(3600.0), "look"),
@@ -541,8 +575,8 @@ def test_how_it_is_judged(answer: Answer, mark: str) -> None:
 
 def test_whose_the_file_is_that_cannot_be_written() -> None:
     answer = model.judge_access("ann", [NINE, Access("/srv/headway.db-shm", "root", True, False)])
-    assert "ann has no right to /srv/headway.db-shm (of root)" in answer.detail
-    assert answer.remedy == "let ann own them, or run Headway as its owner"
+    assert "ann may not write /srv/headway.db-shm (owned by root)" in answer.detail
+    assert answer.remedy == "make ann the owner, or run Headway as the owner"
     own = model.judge_access("ann", [Access("/srv/my headway.db", "ann", True, False)])
     assert own.remedy == "`chmod u+w '/srv/my headway.db'`"
 

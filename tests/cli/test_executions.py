@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from headway.app import App
-from headway.store import pages
+from headway.store import paging
 from headway.testing import drain
 from tests.support.cli import Here
 from tests.support.life import Life
+
+pytestmark = pytest.mark.shown
 
 STEPS = [
     {"name": "load", "task": "shop.greet", "params": {"name": "a"}},
@@ -69,13 +71,13 @@ def test_the_error_names_the_step(cli: Here, failed: App) -> None:
     page = cli("executions", "show", 1).done()
     assert "error       step end: no retry will help" in page.out
     assert "no retry will help; may fail" in page.out
-    assert page.err == "to run what failed again: headway executions retry 1\n"
+    assert page.err == "to retry the failed steps: headway executions retry 1\n"
 
 
 def test_trying_again_links_what_succeeded(cli: Here, failed: App) -> None:
     said = cli("executions", "retry", 1).done()
     assert said.out == "2\n"
-    assert "runs again what 1 did not finish: end; 3 others are linked" in said.err
+    assert "runs the unfinished steps of 1: end; 3 other steps are linked" in said.err
     one = cli("executions", "show", 2, "--json").done().data
     assert (one["kind"], one["retry_of"], one["current_stage"]) == ("retry", 1, 2)
     assert [step["step"] for step in one["steps"] if step["linked"]] == ["load", "check", "mail"]
@@ -91,7 +93,7 @@ def test_held(cli: Here, app: App) -> None:
     drain(app)
     page = cli("executions", "show", 1).done()
     assert "held by     press (job 1 ERROR)" in page.out
-    assert "press waits for you: headway jobs resume 1" in page.err
+    assert "press needs a decision: headway jobs resume 1" in page.err
     assert cli("executions", "ls").done().out.splitlines()[1].endswith("held by press")
 
 
@@ -122,7 +124,7 @@ def test_a_schedule_with_very_many_jobs_is_found_among_the_others(
 ) -> None:
     for name in "abc":
         failed.enqueue("shop.greet", {"name": name})
-    monkeypatch.setattr(pages, "BUDGET", 2)
+    monkeypatch.setattr(paging, "BUDGET", 2)
     assert len(cli("jobs", "ls", "--schedule", "nightly", "--json").done().data["items"]) == 4
     assert len(cli("runs", "ls", "--schedule", "nightly", "--json").done().data["items"]) == 4
     assert len(cli("jobs", "ls", "--group", 1, "--json").done().data["items"]) == 4

@@ -11,6 +11,8 @@ import pytest
 from headway.app import App
 from tests.support.cli import PATIENCE, PROGRAM, Here, environment, line_of, program, running, until
 
+pytestmark = pytest.mark.shown
+
 SHOP = ("--app", "tests.support.shop:app")
 
 
@@ -40,7 +42,7 @@ def test_follow_goes_on_with_the_retry_and_tells_the_end(cli: Here, worker: None
     said = program("run", "shop.fail", "--follow", *SHOP, cwd=cli.folder, database=cli.database)
     assert said.code == 1
     assert said.out.count("WARNING about to fail") == 2
-    assert "job 1 failed: RuntimeError: no luck; trying again in 0s as job 2" in said.err
+    assert "job 1 failed: RuntimeError: no luck; retry in 0s as job 2" in said.err
     assert said.err.endswith("job 2 FAILED: RuntimeError: no luck\n")
 
 
@@ -54,9 +56,15 @@ def test_follow_a_program(cli: Here, worker: None) -> None:
 
 def test_a_job_may_call_headway_itself(cli: Here, worker: None) -> None:
     env = {name: value for name, value in environment().items() if name in ("PYTHONPATH", "PATH")}
-    params = json.dumps({"argv": [*PROGRAM, "config", "check"], "env": env})
-    said = program("run", "command", "--params", params, "--retries", 0, "-f", cwd=cli.folder, database=cli.database)
-    assert "the settings are fine" in said.done().out
+    for named in (True, False):  # a job's programs do not learn the database from their worker
+        argv = [*PROGRAM, "config", "check", *(["--database", cli.database] if named else [])]
+        params = json.dumps({"argv": argv, "env": env})
+        run = ("run", "command", "--params", params, "--retries", 0, "-f")
+        said = program(*run, cwd=cli.folder, database=cli.database)
+        assert said.code == (0 if named else 1)
+        assert (
+            "the settings are valid" if named else "name the database in headway.toml or with --database"
+        ) in said.out
 
 
 def test_a_skipped_job_has_not_failed(cli: Here, worker: None) -> None:
@@ -65,29 +73,33 @@ def test_a_skipped_job_has_not_failed(cli: Here, worker: None) -> None:
 
 
 def test_interrupting_the_follower_leaves_the_job(cli: Here, app: App, worker: None) -> None:
-    with running("run", "shop.wait", "--follow", *SHOP, cwd=cli.folder, database=cli.database) as process:
+    args = ("run", "shop.wait", "stops_with=seen", "--follow", *SHOP)
+    with running(*args, cwd=cli.folder, database=cli.database) as process:
         line_of(process.stdout, "waiting")
         process.send_signal(signal.SIGINT)
-        line_of(process.stderr, "job 1 goes on: headway jobs logs -f 1, headway jobs cancel 1")
+        line_of(process.stderr, "job 1 continues: headway jobs logs -f 1, headway jobs cancel 1")
         assert process.wait(PATIENCE) == 130
     assert app.job(1).status == "RUNNING"
     first, then = cli("jobs", "explain", 1).done().out.splitlines()
     assert first == "job 1 is RUNNING"
-    assert then.startswith("  it runs since 20")
+    assert then.startswith("  running since 20")
     assert f" on worker {cli('jobs', 'show', 1, '--json').data['lease_owner']}" in then
     assert "stop requested" not in cli("jobs", "show", 1).done().out
     assert "job 1 was asked to stop: still RUNNING" in cli("jobs", "cancel", 1).done().out
+    (cli.folder / "seen").touch()
     ended = cli("jobs", "wait", 1, "--timeout", f"{PATIENCE:g}s", "--json")
     assert ended.code == 1
     assert ended.data["items"][0]["status"] == "CANCELLED"
 
 
 def test_a_paused_job_ends_the_following(cli: Here, app: App, worker: None) -> None:
-    with running("run", "shop.wait", "--follow", *SHOP, cwd=cli.folder, database=cli.database) as process:
+    args = ("run", "shop.wait", "stops_with=seen", "--follow", *SHOP)
+    with running(*args, cwd=cli.folder, database=cli.database) as process:
         line_of(process.stdout, "waiting")
         job = cli("jobs", "interrupt", 1, "--json").done().data["items"][0]
         assert (job["status"], job["stop_requested"]) == ("RUNNING", "interrupt")
-        line_of(process.stderr, "it waits for you: headway jobs explain 1")
+        (cli.folder / "seen").touch()
+        line_of(process.stderr, "it needs a decision: see `headway jobs explain 1`")
         assert process.wait(PATIENCE) == 1
     assert app.job(1).status == "PAUSED"
 
@@ -101,7 +113,7 @@ def test_logs_follow_a_running_job(cli: Here, app: App, worker: None) -> None:
 
 def test_without_a_worker_it_says_so(cli: Here) -> None:
     with running("run", "shop.greet", "name=x", "--follow", *SHOP, cwd=cli.folder, database=cli.database) as process:
-        assert "Start one: headway work" in line_of(process.stderr, "job 1 waits: no worker is alive")
+        assert "start one with `headway work`" in line_of(process.stderr, "job 1 waits: no worker is alive")
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 130
 

@@ -10,6 +10,8 @@ from tests.support import shop
 from tests.support.cli import Here
 from tests.support.life import Life
 
+pytestmark = pytest.mark.shown
+
 
 def greet(name: str):
     return shop.greet.using(name=name).step(name=name)
@@ -30,7 +32,7 @@ def test_none_yet(cli: Here) -> None:
     assert "no groups yet" in said.err
     assert "app.plan(" in said.err
     assert cli("groups", "ls", "--json").done().data == {"items": [], "next": None}
-    assert "no group is like that" in cli("groups", "ls", "--status", "partial").done().err
+    assert "no group matches" in cli("groups", "ls", "--status", "partial").done().err
 
 
 def test_what_waits_and_what_runs(cli: Here, app: App) -> None:
@@ -69,7 +71,7 @@ def test_a_failure_ends_it_partial(cli: Here, failed: App) -> None:
     assert line.endswith("failed: c")
     page = cli("groups", "show", 1).done()
     assert "predecessor failed" in page.out
-    assert page.err == "to run what failed again: headway groups retry 1\n"
+    assert page.err == "to retry the failed steps: headway groups retry 1\n"
     assert [one["group_id"] for one in cli("groups", "ls", "--status", "PARTIAL", "--json").data["items"]] == [1]
     assert cli("groups", "ls", "--status", "running", "--json").data["items"] == []
 
@@ -85,7 +87,7 @@ def test_stages_are_counted_from_one_for_people(cli: Here, failed: App) -> None:
 def test_trying_again(cli: Here, failed: App) -> None:
     said = cli("groups", "retry", 1).done()
     assert said.out == "2\n"
-    assert "runs again what 1 did not finish: c, d; 2 others are linked, not run again" in said.err
+    assert "runs the unfinished steps of 1: c, d; 2 other steps are linked, not run again" in said.err
     steps = cli("groups", "show", 2, "--json").done().data["steps"]
     assert [(step["step"], step["linked"], step["status"]) for step in steps] == [
         ("a", True, "COMPLETED"),
@@ -93,7 +95,7 @@ def test_trying_again(cli: Here, failed: App) -> None:
         ("c", False, "QUEUED"),
         ("d", False, "WAITING"),
     ]
-    assert "from an earlier try: not run again" in cli("groups", "show", 2).done().out
+    assert "succeeded earlier: not run again" in cli("groups", "show", 2).done().out
     cli("groups", "retry", 1).refused(4, "already being retried by 2")
     cli("groups", "retry", 2).refused(4, "group 2 is RUNNING", "cancel it, or wait")
     assert cli("verify", "--json").done().data["findings"] == []
@@ -106,7 +108,7 @@ def test_cancelling(cli: Here, app: App) -> None:
     app.plan("two").then(greet("a")).then(greet("b")).start()
     with Life(str(cli.database)) as life:
         life.claim(3)
-    assert cli("groups", "cancel", 2).done().out == "group 2 is being cancelled: a (job 3) asked to stop\n"
+    assert cli("groups", "cancel", 2).done().out == "group 2 is being cancelled: waiting for a (job 3) to stop\n"
     assert "cancelling" in cli("groups", "ls").done().out.splitlines()[1]
     assert cli("groups", "cancel", 2, "--json").done().data["status"] == "RUNNING"
 
@@ -118,7 +120,7 @@ def test_a_held_member_says_what_to_do(cli: Here, app: App) -> None:
     assert cli("groups", "ls").done().out.splitlines()[1].endswith("held by press")
     page = cli("groups", "show", 1).done()
     assert "held by     press (job 1 ERROR)" in page.out
-    assert "press waits for you: headway jobs resume 1, or resolve, retry, release, cancel" in page.err
+    assert "press needs a decision: headway jobs resume 1, or resolve, retry, release, cancel" in page.err
     assert [one["step"] for one in cli("groups", "show", 1, "--json").data["held_by"]] == ["press"]
     cli("jobs", "resolve", 1).done()
     drain(app)
@@ -131,7 +133,7 @@ def test_a_member_on_hold_says_what_to_do(cli: Here, app: App) -> None:
     assert cli("groups", "ls").done().out.splitlines()[1].endswith("held by a")
     page = cli("groups", "show", 1).done()
     assert "held by     a (job 1 WAITING)" in page.out
-    assert "a waits for you: headway jobs resume 1, or cancel" in page.err
+    assert "a needs a decision: headway jobs resume 1, or cancel" in page.err
     assert [one["step"] for one in cli("groups", "ls", "--json").data["items"][0]["held_by"]] == ["a"]
     cli("jobs", "resume", 1).done()
     assert cli("groups", "show", 1, "--json").data["held_by"] == []
@@ -149,7 +151,7 @@ def test_its_jobs_and_runs_by_a_filter(cli: Here, failed: App) -> None:
     found = cli("jobs", "ls", "--group", 1, "--status", "failed", "--json").done().data["items"]
     assert [job["step"] for job in found] == ["c"]
     assert len(cli("runs", "ls", "--group", 1, "--json").done().data["items"]) == 3
-    assert cli("jobs", "ls", "--group", 9).done().err.startswith("no job fits")
+    assert cli("jobs", "ls", "--group", 9).done().err.startswith("no job matches")
     first = cli("jobs", "ls", "--group", 1, "-n", 3, "--json").done().data
     rest = cli("jobs", "ls", "--group", 1, "--cursor", first["next"], "--json").done().data
     assert [job["step"] for job in rest["items"]] == ["a"]

@@ -11,14 +11,16 @@ import psutil
 import pytest
 
 from headway.app import App
-from headway.engine import limits
-from headway.engine.recovery import Recovery
-from headway.model.job import SYSTEM, Reservation
-from headway.model.policies import Concurrency
-from headway.store import reservations, workers
+from headway.engine.client import limits
+from headway.engine.maintenance.recovery import Recovery
+from headway.model.jobs.job import SYSTEM, Reservation
+from headway.model.queue.policies import Concurrency
+from headway.store import workers
 from headway.store.db import Database
+from headway.store.queue import reservations
 from headway.testing import drain
 from tests.support.cli import PATIENCE, Answer, Here, line_of, program, running, until
+from tests.support.deadlines import read_all
 from tests.support.terminal import terminal
 
 QUICK = {"HEADWAY_HEARTBEAT": "200ms", "HEADWAY_RECOVERY_INTERVAL": "300ms"}
@@ -87,10 +89,10 @@ def test_what_the_program_leaves_behind_ends_with_it(cli: Here, site: App) -> No
     [
         (("gpo", "--", "true"), 2, "did you mean gpu"),
         (("--target", "desk-9", "--", "true"), 3, "no target 'desk-9'"),
-        (("gpu",), 2, "which program"),
-        ((), 2, "which program"),
-        (("--target", "desk-1"), 2, "which program"),
-        (("gpu", "--", ""), 2, "which program"),
+        (("gpu",), 2, "program is missing"),
+        ((), 2, "program is missing"),
+        (("--target", "desk-1"), 2, "program is missing"),
+        (("gpu", "--", ""), 2, "program is missing"),
         (("g\npu", "--", "true"), 2, "control characters"),
         (("gpu", "--wait", "soon", "--", "true"), 2, "--wait"),
         (("gpu", "--", "no-such-program"), 127, "no-such-program"),
@@ -111,18 +113,18 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
 def test_it_says_what_it_waits_for_and_goes_when_it_is_free(cli: Here, site: App) -> None:
     other = site.client.reserve(resources=["gpu"])
     with running("hold", "gpu", "--", "echo", "done", cwd=cli.folder, database=cli.database) as process:
-        line_of(process.stderr, "waiting for gpu: 1 direct call or hold is before it")
+        line_of(process.stderr, "waiting for gpu: 1 direct call or hold is ahead")
         site.client.release_reservation(other.id)
-        line_of(process.stderr, "gpu is yours")
+        line_of(process.stderr, "gpu is reserved")
         assert process.wait(PATIENCE) == 0
         assert process.stdout is not None
-        assert process.stdout.read() == "done\n"
+        assert read_all(process.stdout) == "done\n"
 
 
 def test_a_paused_target_is_waited_for(cli: Here, site: App) -> None:
     site.client.pause_target("desk-1")
     with running("hold", "--target", "desk-1", "--", "true", cwd=cli.folder, database=cli.database) as process:
-        line_of(process.stderr, "waiting for desk-1: a job has it, or it is paused")
+        line_of(process.stderr, "waiting for desk-1: a job uses it, or it is paused")
         site.client.resume_target("desk-1")
         assert process.wait(PATIENCE) == 0
 
@@ -132,7 +134,7 @@ def test_who_waits_too_long_gives_up(cli: Here, site: App) -> None:
     answer = hold(cli, "gpu", "--wait", "50ms", "--", "true")
     assert (answer.code, answer.out) == (4, "")
     assert "waiting for gpu" in answer.err
-    assert "not let in within 50ms" in answer.err
+    assert "got no slot within 50ms" in answer.err
     assert (held(site.database)[1].status, held(site.database)[1].outcome) == ("RELEASED", "ABANDONED")
 
 
@@ -193,7 +195,7 @@ def test_killed_it_frees_the_lane_and_its_program_dies(cli: Here, site: App) -> 
     with running("hold", "gpu", "--", "sh", "-c", script, cwd=cli.folder, database=cli.database) as process:
         until(pids.exists)
         process.kill()
-        process.wait()
+        process.wait(60)
         both = [int(pid) for pid in pids.read_text().split()]
         assert all(map(alive, both)), "they died with it, and nothing is shown"
         Recovery(site.database).tick()
@@ -213,7 +215,7 @@ def test_killed_it_frees_the_lane_for_another_one_that_waits(cli: Here, site: Ap
         with running("hold", "gpu", "--", "true", cwd=cli.folder, database=cli.database, **QUICK) as second:
             line_of(second.stderr, "waiting for gpu")
             first.kill()
-            first.wait()
+            first.wait(60)
             second.communicate(timeout=PATIENCE)
             assert second.returncode == 0
 

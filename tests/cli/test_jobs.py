@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from headway.app import App
-from headway.model.job import SYSTEM
+from headway.model.jobs.job import SYSTEM
 from headway.store import workers
 from headway.testing import drain
 from tests.support.cli import Here
@@ -76,7 +76,7 @@ def test_every_wish_arrives(cli: Here) -> None:
     assert (job["budget"], job["expires_at"]) == ({"tokens": 500}, "2099-01-01T00:00:00Z")
     again = cli("run", "shop.greet", "name=y", "--key", "k", *SHOP).done()
     assert again.out == "1\n"
-    assert "the key is taken by job 1" in again.err
+    assert "job 1 has this key" in again.err
     held = cli("run", "shop.greet", "name=x", "--hold", "--json", *SHOP).done().data
     assert held["status"] == "WAITING"
 
@@ -94,7 +94,7 @@ def test_ls_says_how_to_make_the_first_job(cli: Here) -> None:
     assert "no jobs yet" in empty.err
     assert "headway run TASK" in empty.err
     assert cli("jobs", "ls", "--json").done().data == {"items": [], "next": None}
-    assert "no job fits" in cli("jobs", "ls", "--status", "failed").done().err
+    assert "no job matches" in cli("jobs", "ls", "--status", "failed").done().err
 
 
 def test_ls_for_people_fits_80_columns(cli: Here, app: App) -> None:
@@ -170,7 +170,7 @@ def test_an_open_run_and_a_retry_chain_as_json(cli: Here, app: App) -> None:
 
 def test_logs(cli: Here, app: App) -> None:
     app.enqueue("shop.greet", {"name": "Ada", "times": 3})
-    assert "is QUEUED and logged nothing" in cli("jobs", "logs", 1).done().err
+    assert "is QUEUED and has no log lines" in cli("jobs", "logs", 1).done().err
     drain(app)
     lines = cli("jobs", "logs", 1).done().out.splitlines()
     assert [line.partition(" ")[2] for line in lines] == ["hello Ada, 0", "hello Ada, 1", "hello Ada, 2"]
@@ -208,7 +208,7 @@ def test_explain_says_when_it_starts(cli: Here, app: App) -> None:
     tasks = ["shop.greet"]
     app.database.transact("w", lambda tx: workers.register(tx, elsewhere, SYSTEM, slots=2, tasks=tasks, lease=60.0))
     first = cli("jobs", "explain", 2).done().out
-    assert first == "job 2 is QUEUED, rank 1: starts any moment now\n  nothing is in its way: it starts next\n"
+    assert first == "job 2 is QUEUED, rank 1: starts any moment now\n  nothing blocks it: it starts next\n"
     said = cli("jobs", "explain", 4).done().out.splitlines()
     # Told by how long the first one took.
     assert re.match(r"job 4 is QUEUED, rank 3: starts (in about \S+ \S+|any moment now)$", said[0])
@@ -264,7 +264,7 @@ def test_a_job_that_does_not_exist(cli: Here) -> None:
 
 
 def test_runs(cli: Here, app: App) -> None:
-    assert "no run fits" in cli("runs", "ls").done().err
+    assert "no run matches" in cli("runs", "ls").done().err
     app.enqueue("shop.greet", {"name": "Ada"})
     app.enqueue("shop.fail", retry=0)
     app.enqueue("shop.skip")

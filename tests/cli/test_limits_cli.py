@@ -13,6 +13,8 @@ from headway.testing import drain
 from tests.support.cli import Here, program, until
 from tests.support.life import Life
 
+pytestmark = pytest.mark.shown
+
 SHOP = ("--app", "tests.support.shop:app")
 
 
@@ -42,8 +44,8 @@ def test_a_limit_is_changed_while_jobs_wait(cli: Here, app: App) -> None:
     with Life(cli.database) as life:
         assert life.pick(9) == [1]
         said = cli("limits", "set", "global", 2).done()
-        assert said.out == "the limit of global is 2 now: 0 running, 3 waiting\n"
-        assert "writes its settings over this" in said.err
+        assert said.out == "the limit of global is now 2: 0 running, 3 waiting\n"
+        assert "replaces it with its settings" in said.err
         assert life.pick(9) == [1, 2]
         life.claim(1)
         assert lanes(cli)["global"] == ("policy", 2, 1, 2)
@@ -114,7 +116,7 @@ def test_a_policy_that_others_adopted_and_that_is_not_here(cli: Here, app: App) 
     work(cli, '[concurrency]\npolicy = "own.Mine"\n')
     (cli.folder / "own.py").unlink()
     refused = program("sh", "--", "true", cwd=cli.folder, database=cli.database, HEADWAY_CONCURRENCY__POLICY="global")
-    refused.refused(2, "own.Mine cannot be imported: ModuleNotFoundError", "run headway where it can be")
+    refused.refused(2, "own.Mine cannot be imported: ModuleNotFoundError", "run headway where the module is installed")
 
 
 def test_aging_is_shown(cli: Here) -> None:
@@ -133,7 +135,7 @@ def test_a_pause_of_one_queue_and_of_all(cli: Here, app: App) -> None:
     assert said.startswith("every queue is paused until ")
     assert "headway queue resume --all" in said
     assert drain(app) == 0
-    assert re.search(r"paused for everybody for \dh more: power cut", cli("status").done().out)
+    assert re.search(r"paused for all tenants for \dh more: power cut", cli("status").done().out)
     cli("queue", "pause", "--note", "mine").done()
     answer = cli("queue", "resume", "--all", "--json").done().data
     assert (answer["paused"], answer["note"], answer["everybody"]) == (True, "mine", None)
@@ -147,7 +149,7 @@ def test_resuming_ones_own_queue_does_not_end_everybodys_pause(cli: Here, app: A
     app.enqueue("shop.greet", {"name": "a"})
     cli("queue", "pause", "--all").done()
     said = cli("queue", "resume").done().out
-    assert said == "every queue is paused: headway queue resume --all lets them go on\n"
+    assert said == "every queue is paused: resume them with `headway queue resume --all`\n"
     shown = cli("status", "--json").done().data["queue"]
     assert (shown["paused"], shown["everybody"]["note"]) == (True, None)
     assert drain(app) == 0

@@ -12,16 +12,17 @@ import apsw
 import psycopg
 import pytest
 
-from headway import faults
+from headway import fault_points
 from headway.app import App
-from headway.engine.recovery import Recovery
+from headway.engine.maintenance.recovery import Recovery
 from headway.errors import CommitUnknown, Refused
-from headway.model.states import State
-from headway.store import promoting, workers
+from headway.model.jobs.states import State
+from headway.store import workers
 from headway.store.db import Row, open_database
-from headway.store.migrate import _apply, versions
-from headway.store.sqlite import SqliteDatabase
-from headway.store.wall import wall_state
+from headway.store.migrations import _apply, versions
+from headway.store.postgres.row_security import row_security
+from headway.store.sqlite.database import SqliteDatabase
+from headway.store.transfer import copy
 from headway.testing import drain
 from tests.support.cli import Here, line_of, running
 from tests.support.life import Life, raw_connection
@@ -42,7 +43,7 @@ def cli(here: Here, sqlite_url: str) -> Here:
 @pytest.fixture(autouse=True)
 def unarmed() -> Iterator[None]:
     yield
-    faults.arm(None)
+    fault_points.arm(None)
 
 
 # --- everything ---------------------------------------------------------------------------------------------------
@@ -53,6 +54,7 @@ REST = """
 insert into hw_process (tag, worker_id, slot, pid, process_start) select 'x', min(id), 0, 1, 1 from hw_worker;
 insert into hw_session (hash, token_id, created_at, expires_at) select 'h', min(id), 1, 2 from hw_token;
 insert into hw_setting (name, value) values ('some', '{}');
+insert into hw_key (name, secret, made_at) values ('cookies', '00', 1);
 insert into hw_touched (target_id) select id from hw_target;
 insert into hw_report (job_id, at, done, total, label, spent) values (999, 1, 0.1, 3, 'a\\b \t ❄', '{"t": 1e-7}');
 insert into hw_result (job_id, body) values (999, '');
@@ -104,9 +106,9 @@ def test_numbers_go_on_after_those_that_are_there(cli: Here, sqlite_url: str, em
 def test_it_says_what_was_moved_and_what_to_do_now(cli: Here, sqlite_url: str, empty_postgres_url: str) -> None:
     fill(sqlite_url)
     said = promote(cli, empty_postgres_url).done().out
-    assert "everything is there: 5 jobs, 0 schedules, 0 groups, " in said
+    assert "all data was moved: 5 jobs, 0 schedules, 0 groups, " in said
     assert f'set database = "{empty_postgres_url}" in headway.toml (or HEADWAY_DATABASE)' in said
-    assert f"{sqlite_url} is closed" in said
+    assert f"{sqlite_url} is now sealed" in said
     assert f"Attached files stay in {cli.folder / 'headway-artifacts'}" in said
 
 
@@ -147,7 +149,7 @@ def log_much(url: str, lines: int) -> None:
 def test_many_rows_come_in_pieces(cli: Here, sqlite_url: str, empty_postgres_url: str) -> None:
     log_much(sqlite_url, 20000)
     pieces: list[str] = []
-    faults.arm(lambda name: pieces.append(name) if name == "promote.rows" else None)
+    fault_points.arm(lambda name: pieces.append(name) if name == "promote.rows" else None)
     assert promote(cli, empty_postgres_url, "--json").done().data["tables"]["hw_log"] == 20000
     assert len(pieces) == 40  # sent, and compared
     assert rows_of(empty_postgres_url) == rows_of(sqlite_url)
@@ -193,7 +195,7 @@ def test_a_worker_goes_on_there(cli: Here, sqlite_url: str, empty_postgres_url: 
         with at_work(empty_postgres_url, cli.folder) as site:
             client = site.app.client
             with site.app.database.read() as tx:
-                assert wall_state(tx) == "on"
+                assert row_security(tx).enabled
             found = cli("jobs", "ls", "--status", "ERROR", "--json", database=empty_postgres_url).data["items"]
             (error,) = [job["job_id"] for job in found]
             client.resume(error)  # same job, same run, a higher fence
@@ -432,8 +434,10 @@ def test_an_interrupted_promotion_is_finished_where_it_began(
 ) -> None:
     fill(sqlite_url)
     killed(cli, empty_postgres_url, AFTER[0])
-    said = f"to {empty_postgres_url} was interrupted", "nothing of it is in", "name the address and the user"
+    said = f"to {empty_postgres_url} was interrupted", "none of its data is in", "give the address and the user"
     promote(cli, postgres_url).refused(4, *said)
+    with psycopg.connect(empty_postgres_url, autocommit=True) as there:
+        there.execute("create schema other")
     promote(cli, f"{empty_postgres_url}&options=-csearch_path%3Dother").refused(4, *said)
     assert rows_of(postgres_url)["hw_job"] == []
     assert seals(sqlite_url) == [(empty_postgres_url, None)]
@@ -455,7 +459,7 @@ def test_no_password_is_stored_or_shown(cli: Here, sqlite_url: str, empty_postgr
 def test_ctrl_c_leaves_everything_as_it_was(cli: Here, sqlite_url: str, empty_postgres_url: str, place: str) -> None:
     furnished(sqlite_url)
     before = rows_of(sqlite_url)
-    faults.arm(once_at(place, lambda: raise_(KeyboardInterrupt())))
+    fault_points.arm(once_at(place, lambda: raise_(KeyboardInterrupt())))
     assert promote(cli, empty_postgres_url).code == 130
     assert unused(empty_postgres_url)
     assert (rows_of(sqlite_url), seals(sqlite_url)) == (before, [])
@@ -468,7 +472,7 @@ def test_a_connection_that_breaks_leaves_everything_as_it_was(
 ) -> None:
     fill(sqlite_url)
     before = rows_of(sqlite_url)
-    faults.arm(once_at(place, lambda: cut_off(empty_postgres_url)))
+    fault_points.arm(once_at(place, lambda: cut_off(empty_postgres_url)))
     promote(cli, empty_postgres_url).refused(5)
     assert unused(empty_postgres_url)
     assert (rows_of(sqlite_url), seals(sqlite_url)) == (before, [])
@@ -476,7 +480,7 @@ def test_a_connection_that_breaks_leaves_everything_as_it_was(
 
 def test_an_answer_that_was_lost_is_found_out(cli: Here, sqlite_url: str, empty_postgres_url: str) -> None:
     fill(sqlite_url)
-    faults.arm(once_at("promote.landed", lambda: raise_(CommitUnknown("the connection broke"))))
+    fault_points.arm(once_at("promote.landed", lambda: raise_(CommitUnknown("the connection broke"))))
     promote(cli, empty_postgres_url).done()
     assert len(rows_of(empty_postgres_url)["hw_job"]) == 5
     promote(cli, empty_postgres_url).refused(4, "was moved to")
@@ -491,8 +495,8 @@ def test_what_cannot_be_found_out_stays_closed(cli: Here, sqlite_url: str, empty
             cut_off(empty_postgres_url, but=other.info.backend_pid)
             other.execute("select pg_advisory_lock(7236838301)")
 
-        faults.arm(once_at("promote_there.before_commit", hold))
-        promote(cli, empty_postgres_url).refused(5, "whether it has everything is not known", "stays closed")
+        fault_points.arm(once_at("promote_there.before_commit", hold))
+        promote(cli, empty_postgres_url).refused(5, "not known whether it has the data", "stays sealed")
     cli("work", "--burst").refused(4, "was interrupted")
     promote(cli, empty_postgres_url).done()
     assert len(rows_of(empty_postgres_url)["hw_job"]) == 5
@@ -504,8 +508,10 @@ def test_what_cannot_be_found_out_stays_closed(cli: Here, sqlite_url: str, empty
 def test_bad_addresses(cli: Here, sqlite_url: str, empty_postgres_url: str) -> None:
     fill(sqlite_url)
     for url in ("other.db", "mysql://x/y", ""):
-        promote(cli, url).refused(2, "is no address of PostgreSQL", "postgresql://user@host/name")
-    promote(cli, "postgresql://h/x?colour=red").refused(2, "postgresql://h/x?colour=red is no address", "write it")
+        promote(cli, url).refused(2, "is not a PostgreSQL address", "postgresql://user@host/name")
+    promote(cli, "postgresql://h/x?colour=red").refused(
+        2, "postgresql://h/x?colour=red is not a valid PostgreSQL address", "write it"
+    )
     missing = empty_postgres_url.replace("headway_", "nobody_")
     promote(cli, missing).refused(5, "cannot be used", "does not exist", "create the database there")
     promote(cli, "postgresql://ann:geheim@127.0.0.1:1/x").refused(5, "ann:***@127.0.0.1:1/x cannot be used")
@@ -528,7 +534,7 @@ def test_sources_that_are_none(cli: Here, sqlite_url: str, empty_postgres_url: s
 
 def test_it_asks_first(cli: Here, sqlite_url: str, empty_postgres_url: str) -> None:
     fill(sqlite_url, 1)
-    said = f"this would move 1 job and all else from {sqlite_url} to {empty_postgres_url}, and close the file"
+    said = f"this would move 1 job and all other data from {sqlite_url} to {empty_postgres_url}, and seal the file"
     cli("db", "promote", empty_postgres_url).refused(2, said, "--yes")
     assert unused(empty_postgres_url)
     assert seals(sqlite_url) == []
@@ -551,10 +557,10 @@ def test_a_destination_that_others_are_making(cli: Here, sqlite_url: str, postgr
     fill(sqlite_url)
     with psycopg.connect(postgres_url) as other:
         other.execute("select pg_advisory_xact_lock(7236838301)")
-        promote(cli, postgres_url).refused(4, "somebody is making or filling the schema", "try again")
+        promote(cli, postgres_url).refused(4, "another process is creating or filling the schema", "try again")
         other.rollback()
         other.execute("lock table hw_job in row exclusive mode")
-        promote(cli, postgres_url).refused(4, "somebody uses the tables", "try again")
+        promote(cli, postgres_url).refused(4, "another process uses the tables", "try again")
     assert seals(sqlite_url) == []
     promote(cli, postgres_url).done()
 
@@ -562,14 +568,14 @@ def test_a_destination_that_others_are_making(cli: Here, sqlite_url: str, postgr
 def test_not_while_a_worker_lives(cli: Here, sqlite_url: str, empty_postgres_url: str) -> None:
     with running("work", "--json", cwd=cli.folder, database=sqlite_url) as process:
         line_of(process.stdout, "started")
-        promote(cli, empty_postgres_url).refused(4, "1 worker at work", f"pid {process.pid}", "stop them first")
+        promote(cli, empty_postgres_url).refused(4, "1 worker is alive", f"pid {process.pid}", "stop them first")
     promote(cli, empty_postgres_url).done()
 
 
 def test_not_while_something_is_reserved(cli: Here, sqlite_url: str, empty_postgres_url: str) -> None:
     with App(sqlite_url, resources={"gpu": 1}) as app:
         number = app.client.reserve(resources=["gpu"]).id
-        promote(cli, empty_postgres_url).refused(4, f"reservation {number} is active", "let them end")
+        promote(cli, empty_postgres_url).refused(4, f"reservation {number} is active", "wait for the end")
         app.client.release_reservation(number)
     promote(cli, empty_postgres_url).done()
 
@@ -577,15 +583,15 @@ def test_not_while_something_is_reserved(cli: Here, sqlite_url: str, empty_postg
 def test_not_while_a_job_is_running(cli: Here, sqlite_url: str, empty_postgres_url: str) -> None:
     with Life(sqlite_url) as life:
         ids = [life.in_state("RUNNING") for _ in range(2)]
-    said = f"jobs {ids[0]}, {ids[1]} are RUNNING", "left by a worker that died", "headway up --roles api"
+    said = f"jobs {ids[0]}, {ids[1]} are RUNNING", "left by a dead worker", "headway up --roles api"
     promote(cli, empty_postgres_url).refused(4, *said)
     assert unused(empty_postgres_url)
 
 
 def test_without_the_driver(cli: Here, sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("headway.cli.promoting", "headway.store.promoting", "headway.store.postgres"):
+    for name in ("headway.cli.database.promote", "headway.store.transfer.copy", "headway.store.postgres.database"):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.delattr("headway.cli.promoting", raising=False)
+    monkeypatch.delattr("headway.cli.database.promote", raising=False)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     promote(cli, "postgresql://h/x").refused(4, "PostgreSQL needs its driver: install headway[postgres]")
 
@@ -594,7 +600,7 @@ def test_what_postgresql_does_not_take(cli: Here, sqlite_url: str, empty_postgre
     fill(sqlite_url)
     with raw_connection(sqlite_url) as raw:
         raw.execute("insert into hw_log (job_id, at, lines) values (1, 1, 'a' || char(0) || 'b')")
-    promote(cli, empty_postgres_url).refused(4, "PostgreSQL does not take a row of hw_log", "nothing was moved")
+    promote(cli, empty_postgres_url).refused(4, "PostgreSQL rejected a row of hw_log", "nothing was moved")
     assert unused(empty_postgres_url)
     assert seals(sqlite_url) == []
 
@@ -609,8 +615,8 @@ def test_what_arrived_otherwise_is_not_kept(
     cli: Here, sqlite_url: str, empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(sqlite_url)
-    monkeypatch.setattr(promoting, "_through", changed_on_the_way)
-    promote(cli, empty_postgres_url).refused(4, "hw_job is not the same", "as it was sent", "nothing was moved")
+    monkeypatch.setattr(copy, "_through", changed_on_the_way)
+    promote(cli, empty_postgres_url).refused(4, "hw_job in ", "differs from what was sent", "nothing was moved")
     assert unused(empty_postgres_url)
     assert seals(sqlite_url) == []
 

@@ -17,20 +17,20 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from headway import faults
-from headway.api.wire import hooks
+from headway import fault_points
+from headway.api.schemas import webhooks
 from headway.app import App
-from headway.cli import promoting as command
-from headway.engine.deliverer import Deliverer
-from headway.engine.limits import settle
-from headway.engine.sending import Guard
+from headway.cli.database import promote as command
+from headway.engine.client.limits import settle
+from headway.engine.webhooks.deliverer import Deliverer
+from headway.engine.webhooks.http_client import Guard
 from headway.errors import Refused
-from headway.model.job import SYSTEM
-from headway.model.policies import Concurrency
-from headway.store import landing, sealing
-from headway.store.postgres import PostgresDatabase
-from headway.store.sealing import Moved, Seal
-from headway.store.sqlite import SqliteDatabase
+from headway.model.jobs.job import SYSTEM
+from headway.model.queue.policies import Concurrency
+from headway.store.postgres.database import PostgresDatabase
+from headway.store.sqlite.database import SqliteDatabase
+from headway.store.transfer import destination, seal
+from headway.store.transfer.seal import Moved, Seal
 from tests.support.cli import PATIENCE, Answer, Here, environment, line_of, program, running, until
 from tests.support.life import raw_connection
 from tests.support.promotion import cut_off, fill, killed, once_at, promote, rows_of, seals, unused
@@ -41,9 +41,9 @@ SEALED, LANDED = "1:promote.sealed", "1:promote.landed"
 # A promotion that stands still between seal and commit until it is told to go on.
 STOPS = """
 import os, signal, sys
-from headway import faults
+from headway import fault_points
 from headway.cli.main import main
-faults.arm(lambda name: os.kill(os.getpid(), signal.SIGSTOP) if name == "promote.sealed" else None)
+fault_points.arm(lambda name: os.kill(os.getpid(), signal.SIGSTOP) if name == "promote.sealed" else None)
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -57,7 +57,7 @@ def cli(here: Here, sqlite_url: str) -> Here:
 @pytest.fixture(autouse=True)
 def unarmed() -> Iterator[None]:
     yield
-    faults.arm(None)
+    fault_points.arm(None)
 
 
 # --- two of them --------------------------------------------------------------------------------------------------
@@ -84,25 +84,25 @@ def test_a_file_has_one_seal(sqlite_url: str) -> None:
         for number in ("a", "b"):
             with database.transaction("seal") as tx:
                 if number == "a":
-                    sealing.close(tx, Seal(number, "postgresql://h/a", 1), ["hw_job"])
+                    seal.close(tx, Seal(number, "postgresql://h/a", 1), ["hw_job"])
                     continue
                 with pytest.raises(Exception, match="hw_moved"):
-                    sealing.run(tx, "close", id=number, url="postgresql://h/b", began_at=1)
+                    seal.run(tx, "close", id=number, url="postgresql://h/b", began_at=1)
 
 
 def test_only_the_seal_that_was_judged_is_lifted(sqlite_url: str) -> None:
     old, new = Seal("old", "postgresql://h/a", 1), Seal("new", "postgresql://h/b", 2)
     with closing(SqliteDatabase(sqlite_url, even_moved=True)) as database:
-        database.transact("lift", lambda tx: sealing.lift(tx, old))  # none there: that is as well
-        database.transact("seal", lambda tx: sealing.close(tx, new, ["hw_job"]))
+        database.transact("lift", lambda tx: seal.lift(tx, old))  # none there: that is as well
+        database.transact("seal", lambda tx: seal.close(tx, new, ["hw_job"]))
         with pytest.raises(Moved, match="postgresql://h/b"):
-            database.transact("lift", lambda tx: sealing.lift(tx, old))
-        with pytest.raises(Refused, match="postgresql://h/a has everything"):
-            database.transact("done", lambda tx: sealing.conclude(tx, old))
+            database.transact("lift", lambda tx: seal.lift(tx, old))
+        with pytest.raises(Refused, match="postgresql://h/a has all the data"):
+            database.transact("done", lambda tx: seal.conclude(tx, old))
         assert seals(sqlite_url) == [("postgresql://h/b", None)]
-        database.transact("done", lambda tx: sealing.conclude(tx, new))
+        database.transact("done", lambda tx: seal.conclude(tx, new))
         with pytest.raises(Moved, match="was moved to postgresql://h/b"):
-            database.transact("lift", lambda tx: sealing.lift(tx, new))
+            database.transact("lift", lambda tx: seal.lift(tx, new))
         assert len(seals(sqlite_url)) == 1
 
 
@@ -142,7 +142,7 @@ def test_one_that_was_frozen_at_the_last_step(cli: Here, sqlite_url: str, empty_
         os.waitid(os.P_PID, frozen.pid, os.WSTOPPED | os.WNOWAIT | os.WEXITED)
         with psycopg.connect(empty_postgres_url) as raw:
             ((pid,),) = raw.execute("select pid from pg_locks where locktype = 'advisory' and granted").fetchall()
-        said = "somebody is making or filling the schema", f"pid {pid}"
+        said = "another process is creating or filling the schema", f"pid {pid}"
         promote(cli, empty_postgres_url).refused(4, *said)
         cli("jobs", "ls").refused(4, "is being moved", "or the move was interrupted")
         cut_off(empty_postgres_url)
@@ -159,13 +159,13 @@ def test_a_backend_that_nobody_speaks_to_does_not_block_for_ever(
     cli: Here, sqlite_url: str, empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(sqlite_url)
-    monkeypatch.setattr(landing, "LAST_STEP", "1s")
+    monkeypatch.setattr(destination, "LAST_STEP", "1s")
 
     def ended() -> bool:
         with psycopg.connect(empty_postgres_url) as raw:
             return not raw.execute("select 1 from pg_locks where locktype = 'advisory'").fetchall()
 
-    faults.arm(once_at("promote.sealed", lambda: until(ended, "the end of the connection")))
+    fault_points.arm(once_at("promote.sealed", lambda: until(ended, "the end of the connection")))
     promote(cli, empty_postgres_url).refused(5, "nothing was moved")
     assert seals(sqlite_url) == []
 
@@ -199,7 +199,7 @@ def test_the_same_words_may_mean_another_database(
     ((said, _),) = seals(sqlite_url)
     surroundings(monkeypatch, postgres_url)
     for words in (("--yes",), ()):
-        cli("db", "promote", url, *words).refused(4, "was interrupted", "nothing of it is in postgresql://")
+        cli("db", "promote", url, *words).refused(4, "was interrupted", "none of its data is in postgresql://")
     assert seals(sqlite_url) == [(said, None)]
     assert str(conninfo_to_dict(empty_postgres_url)["dbname"]) in said
     surroundings(monkeypatch, empty_postgres_url)
@@ -215,7 +215,7 @@ def test_another_schema_of_the_same_database_is_another_place(
     with psycopg.connect(empty_postgres_url, autocommit=True) as raw:
         raw.execute("create schema other")
         raw.execute(f"alter role current_user in database {raw.info.dbname} set search_path = other")
-        promote(cli, empty_postgres_url).refused(4, "nothing of it is in")
+        promote(cli, empty_postgres_url).refused(4, "none of its data is in")
         raw.execute(f"alter role current_user in database {raw.info.dbname} reset search_path")
     promote(cli, empty_postgres_url).done()
 
@@ -224,17 +224,19 @@ def test_a_standby_is_not_asked(cli: Here, sqlite_url: str, empty_postgres_url: 
     """It may be behind, and have the beginning of a move, but not yet its end."""
     fill(sqlite_url)
     killed(cli, empty_postgres_url, LANDED)
+    function = "create or replace function pg_catalog.pg_is_in_recovery() returns boolean volatile"
     with psycopg.connect(empty_postgres_url, autocommit=True) as raw:
-        raw.execute("create function pg_is_in_recovery() returns boolean language sql return true")
-    standby = f"{empty_postgres_url}&options=-csearch_path%3Dpublic,pg_catalog"
-    promote(cli, standby).refused(4, "is a standby", "the server that is written to")
-    assert len(seals(sqlite_url)) == 1
+        raw.execute("set allow_system_table_mods = on")
+        raw.execute(f"{function} language sql as 'select true'".encode())
+        promote(cli, empty_postgres_url).refused(4, "is a standby", "name the primary server")
+        assert len(seals(sqlite_url)) == 1
+        raw.execute(f"{function} language internal strict as 'pg_is_in_recovery'".encode())
     promote(cli, empty_postgres_url).done()
 
 
 def test_who_waited_for_the_lock_sees_what_came_meanwhile(empty_postgres_url: str) -> None:
     url = f"{empty_postgres_url}&options=-cdefault_transaction_isolation%3Dserializable"
-    with closing(PostgresDatabase(url)) as target, landing.locked(target, "x") as there:
+    with closing(PostgresDatabase(url)) as target, destination.locked(target, "x") as there:
         assert there.connection.execute("show transaction_isolation").fetchall() == [("read committed",)]
 
 
@@ -253,13 +255,13 @@ def test_another_file_that_came_meanwhile_does_not_hide_what_became_of_this_one(
 def test_the_seal_is_lifted_after_a_yes_only(cli: Here, sqlite_url: str, empty_postgres_url: str) -> None:
     fill(sqlite_url)
     killed(cli, empty_postgres_url, SEALED)
-    said = f"this would open {sqlite_url} again", "nothing has arrived", "--yes"
+    said = f"this would unseal {sqlite_url}", "no data arrived", "--yes"
     cli("db", "promote", empty_postgres_url).refused(2, *said)
     assert seals(sqlite_url) == [(empty_postgres_url, None)]
     with terminal("db", "promote", empty_postgres_url, cwd=cli.folder, database=sqlite_url) as shown:
         shown.until("[y/N]")
         shown.type("y\n")
-        shown.until("close the file? [y/N]")
+        shown.until("seal the file? [y/N]")
         shown.type("n\n")
         assert shown.ended() == 4
     assert seals(sqlite_url) == []
@@ -290,8 +292,8 @@ def test_a_broken_connection_is_told_with_what_became_of_the_file(
     cli: Here, sqlite_url: str, empty_postgres_url: str
 ) -> None:
     fill(sqlite_url)
-    faults.arm(once_at("promote_there.before_commit", lambda: cut_off(empty_postgres_url)))
-    answer = promote(cli, empty_postgres_url).refused(5, "nothing was moved", f"{sqlite_url} is as before")
+    fault_points.arm(once_at("promote_there.before_commit", lambda: cut_off(empty_postgres_url)))
+    answer = promote(cli, empty_postgres_url).refused(5, "nothing was moved", f"{sqlite_url} is unchanged")
     assert "not known" not in answer.err
 
 
@@ -328,7 +330,7 @@ def test_not_while_a_direct_call_is_at_work(cli: Here, sqlite_url: str, empty_po
         calling.start()
         try:
             assert began.wait(60)
-            promote(cli, empty_postgres_url).refused(4, "reservation 1 is active", "let them end")
+            promote(cli, empty_postgres_url).refused(4, "reservation 1 is active", "wait for the end")
         finally:
             go.set()
             calling.join(60)
@@ -339,7 +341,7 @@ def test_not_while_a_direct_call_is_at_work(cli: Here, sqlite_url: str, empty_po
 def test_not_while_a_program_holds_something(cli: Here, sqlite_url: str, empty_postgres_url: str) -> None:
     with App(sqlite_url) as app:
         settle(app.database, Concurrency(), {"gpu": 1}, actor=SYSTEM, adopt=True)
-    words = ("hold", "gpu", "--", "sh", "-c", "echo held; read line")
+    words = ("hold", "gpu", "--", "sh", "-c", "echo held; exec sleep 600")
     with running(*words, cwd=cli.folder, database=sqlite_url) as process:
         line_of(process.stdout, "held")
         promote(cli, empty_postgres_url).refused(4, "reservation 1 is active", "`headway hold`")
@@ -350,7 +352,7 @@ def test_not_while_a_webhook_is_being_sent(cli: Here, sqlite_url: str, empty_pos
     with App(sqlite_url, webhooks={"allow_private": True}) as app, receiver(hang) as hook:
         endpoint = app.client.webhooks.create(hook.url, ["job.run.completed"])
         number = app.client.webhooks.test(endpoint.id).id
-        sender = Deliverer(app.database, render=hooks.render, guard=Guard(allow_private=True))
+        sender = Deliverer(app.database, render=webhooks.render, guard=Guard(allow_private=True))
         sender.start()
         try:
             hook.await_received(1)
@@ -376,7 +378,7 @@ def test_a_backup_over_a_moved_file_takes_more_than_yes(
     else:
         killed(cli, empty_postgres_url, place)
     data = f"its data {'are' if place is None else 'may be'} in {empty_postgres_url}"
-    words = data, "every job that waits would run in both"
+    words = data, "every waiting job would run in both"
     cli("db", "restore", "before", "--yes").refused(4, *words, "--although-moved")
     cli("db", "restore", "before", "--although-moved").refused(2, "this would replace", *words, "--yes")
     assert len(seals(sqlite_url)) == 1

@@ -12,25 +12,28 @@ from typing import Any
 
 import pytest
 
-from headway.api.wire import reading
-from headway.api.wire import reading_access as access
-from headway.api.wire import reading_lanes as lanes
-from headway.api.wire import reading_plans as plans
-from headway.api.wire.access import token_json
-from headway.api.wire.hooks import delivery_json, endpoint_json
-from headway.api.wire.jobs import Json, event_json, job_json, run_json
-from headway.api.wire.lanes import target_json
-from headway.api.wire.plans import execution_json, group_json, schedule_json, template_json
-from headway.api.wire.system import overview_json
-from headway.api.wire.tenants import tenant_json
-from headway.cli.call import SHARED
-from headway.cli.desk import LocalDesk
-from headway.cli.remote.link import clock_ahead
+from headway.api.schemas import parse_access as access
+from headway.api.schemas import parse_groups as plans
+from headway.api.schemas import parse_jobs
+from headway.api.schemas import parse_queue as lanes
+from headway.api.schemas.access import token_json
+from headway.api.schemas.groups import execution_json, group_json, schedule_json, template_json
+from headway.api.schemas.jobs import Json, event_json, job_json, run_json
+from headway.api.schemas.queue import target_json
+from headway.api.schemas.system import overview_json
+from headway.api.schemas.tenants import tenant_json
+from headway.api.schemas.webhooks import delivery_json, endpoint_json
+from headway.cli.backend.connection import clock_ahead
+from headway.cli.backend.http_errors import error_of
+from headway.cli.backend.local import LocalBackend
+from headway.cli.command import SHARED
+from headway.cli.main import hint_of
 from headway.clock import SECOND
-from headway.store.pages import Filters
+from headway.store.paging import Filters
 from headway.testing import drain, isolated
 from tests.support import shop
 from tests.support.cli import Answer, Here, until
+from tests.support.deadlines import join
 from tests.support.receivers import Receiver
 from tests.support.service import Site, running
 from tests.support.wiretap import tapped
@@ -212,7 +215,7 @@ def test_doing(cli: Here, site: Site, there: There) -> None:
     shown = cli("jobs", "show", 2, "--json").data
     assert made == {name: shown[name] for name in made}
     again = there("run", "shop.greet", "name=Eve", "--key", "k").done()
-    assert (again.out, "the key is taken by job 2" in again.err) == ("2\n", True)
+    assert (again.out, "job 2 has this key" in again.err) == ("2\n", True)
     shell = there("sh", "--hold", "--", "echo", "hello").done().out.strip()
     job = cli("jobs", "show", 1, "--json").data
     assert (job["priority"], job["retries_remaining"], job["params"]) == (3, 2, {"name": "Ada", "times": 2})
@@ -264,7 +267,7 @@ def test_many_by_filter_and_a_target_that_is_let_go(cli: Here, site: Site, there
     there("jobs", "retry", "--task", "shop.give_up").refused(2, "retry 3 jobs", "--yes")
     done = there("jobs", "retry", "--task", "shop.give_up", "--yes", "--json").done().data
     assert len(done["items"]) == 3
-    assert "no job fits" in there("jobs", "retry", "--task", "shop.give_up", "--yes").done().err
+    assert "no job matches" in there("jobs", "retry", "--task", "shop.give_up", "--yes").done().err
 
 
 # --- watching -----------------------------------------------------------------------------------------------------
@@ -285,7 +288,7 @@ def working(site: Site) -> Iterator[None]:
         yield
     finally:
         done.set()
-        thread.join()
+        join(thread)
 
 
 def test_following(cli: Here, site: Site, there: There) -> None:
@@ -298,7 +301,7 @@ def test_following(cli: Here, site: Site, there: There) -> None:
         told = there("run", "shop.fail", "--follow")
         assert told.code == 1
         # How soon is told by two clocks and a network between them: seconds, on a busy machine.
-        assert re.search(r"job 2 failed: RuntimeError: no luck; trying again in \d+s as job 3", told.err)
+        assert re.search(r"job 2 failed: RuntimeError: no luck; retry in \d+s as job 3", told.err)
         assert "job 3 FAILED" in told.err
         assert told.out.count("about to fail") == 2
         waited = there("jobs", "wait", 2, "--json")
@@ -332,7 +335,7 @@ def test_a_broken_line_is_taken_up_where_it_broke(cli: Here, site: Site) -> None
         thread = threading.Thread(target=trouble)
         thread.start()
         answers.append(there("jobs", "logs", "-f", job_id))
-        thread.join()
+        join(thread)
     assert answers[0].code == 0, answers
     assert [text[9:] for text in answers[0].out.splitlines()] == ["line 1", "line 2", "line 3"]
 
@@ -352,7 +355,7 @@ def test_what_is_read_from_json_gives_the_same_json(site: Site) -> None:
     hook = client.webhooks.create("https://example.com/hook", ["job.*"], description="mine")
     tenant = client.tenants.create("acme", max_running=2)
     token, _ = client.tokens.create("ci", "operator", tenant="acme", expires="90d")
-    desk = LocalDesk(site.app.settings, lambda: client)
+    desk = LocalBackend(site.app.settings, lambda: client)
     now = database.clock.now()
     pairs: list[tuple[Json, Json]] = []
 
@@ -370,9 +373,9 @@ def test_what_is_read_from_json_gives_the_same_json(site: Site) -> None:
         "WAITING",
         "SCHEDULED",
     }
-    back(job_json, reading.job_view, *views)
-    back(run_json, reading.run_of, *desk.list_runs(Filters(), 200, None).items)
-    back(event_json, reading.event_of, *desk.shown_job(1)[1], *desk.shown_schedule("each hour").events)
+    back(job_json, parse_jobs.job_view, *views)
+    back(run_json, parse_jobs.run_of, *desk.list_runs(Filters(), 200, None).items)
+    back(event_json, parse_jobs.event_of, *desk.shown_job(1)[1], *desk.shown_schedule("each hour").events)
     back(group_json, plans.group_of, *desk.list_groups("group", None, 50, None).items, desk.group(1, "group"))
     executions = desk.list_groups("execution", None, 50, None).items
     back(lambda view: execution_json(view, steps=True), plans.group_of, *executions)
@@ -402,7 +405,7 @@ def test_webhooks_and_files(cli: Here, site: Site, there: There) -> None:
         same(cli, there, *args)
     same(cli, there, "webhooks", "tries", delivery.id)
     assert there("webhooks", "secret").out == cli("webhooks", "secret").out
-    assert "has another secret" in there("webhooks", "rotate", 1).done().out
+    assert "has a new secret" in there("webhooks", "rotate", 1).done().out
     there("webhooks", "delete", 1).done()
 
     file = cli.folder / "plan.toml"
@@ -416,12 +419,12 @@ def test_webhooks_and_files(cli: Here, site: Site, there: There) -> None:
     )
     assert "+ schedule nightly" in there("apply", file).done().out
     assert cli("schedules", "show", "nightly", "--json").data["origin"] == "file"
-    assert "nothing to do" in there("apply", file).done().err
+    assert "no changes" in there("apply", file).done().err
     file.write_text("[[schedules]]\nname = 'nightly'\ncron = 1\n")
     assert there("apply", file).code == 2
     crontab = cli.folder / "crontab"
     crontab.write_text("5 4 * * * echo hello\n")
-    assert "1 schedule made" in there("schedules", "import", crontab).done().err
+    assert "1 schedule created" in there("schedules", "import", crontab).done().err
 
 
 SHOP = "tests.support.shop:app"
@@ -444,7 +447,7 @@ def test_tokens_and_roles(cli: Here, site: Site, there: There, monkeypatch: pyte
     monkeypatch.setenv("HEADWAY_TOKEN", viewer)
     bare = Here(None, cli.folder, cli.capsys)
     bare("jobs", "ls").done()
-    bare("verify").refused(2, "on the database itself", "HEADWAY_SERVER")
+    bare("verify").refused(2, "needs the database itself", "HEADWAY_SERVER")
     cli("verify").done()  # a database that is named counts more
     root("tokens", "revoke", 2).done()
     bare("jobs", "ls").refused(4, "revoked")
@@ -470,11 +473,11 @@ def test_a_slow_answer_is_no_other_clock(there: int, took: int, ahead: int) -> N
 
 
 def test_a_token_file_is_its_owners_alone(here: Here, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from headway.cli.remote.server import Wanted, find_token
+    from headway.cli.backend.server_option import ServerOptions, find_token
 
     monkeypatch.setenv("HOME", str(folder))
     usual = folder / ".config" / "headway" / "token"
-    assert find_token(Wanted(), {}) is None
+    assert find_token(ServerOptions(), {}) is None
     usual.parent.mkdir(parents=True)
     usual.write_text("hw_usual\n")
     for mode in (0o644, 0o640, 0o604, 0o700, 0o660):
@@ -482,15 +485,15 @@ def test_a_token_file_is_its_owners_alone(here: Here, folder: Path, monkeypatch:
         here("jobs", "ls", "--server", "http://127.0.0.1:1").refused(4, f"{mode:04o}", "chmod 600", str(usual))
     for mode in (0o600, 0o400):
         usual.chmod(mode)
-        assert find_token(Wanted(), {}) == "hw_usual"
+        assert find_token(ServerOptions(), {}) == "hw_usual"
     own = folder / "own"
     own.write_text("hw_own")
     own.chmod(0o600)
-    assert find_token(Wanted(token_file=own), {"HEADWAY_TOKEN": "hw_env"}) == "hw_own"
-    assert find_token(Wanted(token="hw_said", token_file=own), {"HEADWAY_TOKEN": "hw_env"}) == "hw_said"
-    assert find_token(Wanted(), {"HEADWAY_TOKEN": "hw_env"}) == "hw_env"
+    assert find_token(ServerOptions(token_file=own), {"HEADWAY_TOKEN": "hw_env"}) == "hw_own"
+    assert find_token(ServerOptions(token="hw_said", token_file=own), {"HEADWAY_TOKEN": "hw_env"}) == "hw_said"
+    assert find_token(ServerOptions(), {"HEADWAY_TOKEN": "hw_env"}) == "hw_env"
     own.write_text("")
-    here("jobs", "ls", "--server", "http://127.0.0.1:1", "--token-file", own).refused(2, "no token in it")
+    here("jobs", "ls", "--server", "http://127.0.0.1:1", "--token-file", own).refused(2, "does not hold a token")
     here("jobs", "ls", "--server", "http://127.0.0.1:1", "--token-file", "nowhere").refused(2, "cannot be read")
     here("jobs", "ls", "--server", "http://127.0.0.1:1", "--token-file", folder).refused(2, "cannot be read")
 
@@ -498,9 +501,9 @@ def test_a_token_file_is_its_owners_alone(here: Here, folder: Path, monkeypatch:
 def test_what_is_wrong_with_an_address(here: Here, cli: Here) -> None:
     for url in ("127.0.0.1:8642", "ftp://x", "http://", "http://[", "http://x:port", "", "http://x:99999"):
         here("jobs", "ls", "--server", url).refused(2, "--server must be an address")
-    here("jobs", "ls", "--server", "http://me:secret@x").refused(2, "bare address")
+    here("jobs", "ls", "--server", "http://me:secret@x").refused(2, "without user, query or fragment")
     here("jobs", "ls", "--token", "hw_x").refused(2, "--server")
-    cli("jobs", "ls", "--server", "http://127.0.0.1:1").refused(2, "contradict")
+    cli("jobs", "ls", "--server", "http://127.0.0.1:1").refused(2, "exclude each other")
     here("run", "shop.greet", "--app", SHOP, "--server", "http://127.0.0.1:1").refused(2, "--app")
 
 
@@ -531,7 +534,7 @@ LOCAL = (
 @pytest.mark.parametrize("args", LOCAL, ids=" ".join)
 def test_what_works_on_this_machine_only_refuses_a_server(here: Here, args: tuple[str, ...]) -> None:
     cut = args.index("--") if "--" in args else len(args)
-    here(*args[:cut], "--server", "http://127.0.0.1:1", *args[cut:]).refused(2, "on the database itself")
+    here(*args[:cut], "--server", "http://127.0.0.1:1", *args[cut:]).refused(2, "needs the database itself")
 
 
 def test_local_commands_do_not_load_what_speaks_http() -> None:
@@ -541,8 +544,30 @@ def test_local_commands_do_not_load_what_speaks_http() -> None:
 
     script = (
         "import sys; from headway.cli.main import main; main(['jobs', 'ls', '--database', 'no.db']);"
-        " print([name for name in ('httpx', 'fastapi', 'starlette', 'headway.cli.remote') if name in sys.modules])"
+        " names = ('httpx', 'fastapi', 'starlette', 'headway.cli.backend.http');"
+        " print([name for name in names if name in sys.modules])"
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[]", ended
     assert {"server", "token", "token_file"} < SHARED.keys()
+
+
+@pytest.mark.parametrize(
+    ("path", "command"),
+    [
+        ("/api/jobs/7", "jobs ls"),
+        ("/api/job-groups/7/retry", "groups ls"),
+        ("/api/schedule-executions/7", "executions ls"),
+        ("/base/api/webhooks/7", "webhooks ls"),
+        ("/api/deliveries/7", "webhooks deliveries WEBHOOK"),
+    ],
+)
+def test_a_missing_number_comes_with_the_command_that_lists_its_kind(path: str, command: str) -> None:
+    error = error_of("http://here", path, 404, {"code": "not_found", "detail": "there is no such number"})
+    assert hint_of(error) == f": see `headway {command}`"
+
+
+def test_for_a_missing_name_the_remedy_is_the_servers() -> None:
+    detail = "there is no schedule 'nightli': did you mean nightly?"
+    error = error_of("http://here", "/api/schedules/nightli", 404, {"code": "unknown_schedule", "detail": detail})
+    assert (str(error), hint_of(error)) == (detail, "")

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from headway.app import App
-from headway.engine.scheduler import Scheduler
+from headway.engine.scheduler.scheduler import Scheduler
+from headway.store.db import Database
 from headway.testing import FrozenClock, drain, isolated
 from tests.support.cli import Here, program, running
 
@@ -67,7 +68,7 @@ def test_other_ways_to_say_when_and_what(cli: Here, app: App) -> None:
     off = made(cli, "off", "--cron", "@daily", "--task", "command", 'argv=["true"]', "--disabled")
     assert (off["enabled"], off["next_run_at"]) == (False, None)
     said = cli("schedules", "create", "word", "--cron", "@hourly", "--task", "command", 'argv=["true"]').done().out
-    assert said.startswith("word made: every hour, on the hour, UTC; next ")
+    assert said.startswith("word created: every hour, on the hour, UTC; next ")
     assert said.endswith("00 (UTC)\n")
 
 
@@ -80,10 +81,10 @@ def test_other_ways_to_say_when_and_what(cli: Here, app: App) -> None:
             ["--cron", "@daily", "--timezone", "Berlin", "--task", "command"],
             ["timezone", "did you mean Europe/Berlin?"],
         ),
-        (["--task", "command"], ["say when it fires"]),
+        (["--task", "command"], ["give one of cron, interval or times"]),
         (["--cron", "@daily"], ["--task or --template"]),
         (["--cron", "@daily", "--task", "a", "--template", "b"], ["--task or --template"]),
-        (["--cron", "@daily", "--interval", "5m", "--task", "command"], ["interval", "not together with cron"]),
+        (["--cron", "@daily", "--interval", "5m", "--task", "command"], ["interval", "cannot be combined with cron"]),
         (
             ["--cron", "@daily", "--task", "shop.gret", *APP],
             ["no task is named 'shop.gret'", "did you mean shop.greet?"],
@@ -134,7 +135,7 @@ def test_lists_and_pages(cli: Here, nightly: App) -> None:
     rest = cli("schedules", "ls", "--cursor", first["next"], "--json").done().data
     assert [one["name"] for one in first["items"] + rest["items"]] == ["a", "b", "c", "nightly"]
     assert rest["next"] is None
-    cli("schedules", "ls", "--cursor", "nonsense").refused(2, "cursor is not one that a list gave")
+    cli("schedules", "ls", "--cursor", "nonsense").refused(2, "cursor is not valid: list again")
 
 
 def test_everything_about_one(cli: Here, nightly: App) -> None:
@@ -223,7 +224,7 @@ def test_what_became_of_its_times(cli: Here, fired: None) -> None:
     assert [one["outcome"] for one in rest["items"]] == ["SKIPPED", "FIRED"]
     assert rest["items"][1]["execution_id"] == 1
     page = cli("schedules", "show", "nightly").done()
-    assert "its last tick was skipped: overlap; see headway schedules ticks nightly" in page.err
+    assert "its last tick was skipped: overlap; see `headway schedules ticks nightly`" in page.err
     assert "2026-03-01 02:30" in cli("executions", "ls").done().out
     assert "for         2026-03-01 02:30" in cli("executions", "show", 1).done().out
 
@@ -231,7 +232,7 @@ def test_what_became_of_its_times(cli: Here, fired: None) -> None:
 def test_no_time_has_come_yet(cli: Here, nightly: App) -> None:
     said = cli("schedules", "ticks", "nightly").done()
     assert said.out == ""
-    assert "none of its times has come yet" in said.err
+    assert "no tick is decided yet" in said.err
 
 
 # --- switching ---
@@ -242,7 +243,7 @@ def test_disable_enable_delete(cli: Here, nightly: App) -> None:
     assert said == "nightly disabled: at 02:30, Monday to Friday, Berlin time\n"
     page = cli("schedules", "show", "nightly").done()
     assert "reason the source is down" in page.out
-    assert page.err == "it does not fire: headway schedules enable nightly\n"
+    assert page.err == "it is disabled: enable it with `headway schedules enable nightly`\n"
     said = cli("schedules", "enable", 1).done().out
     assert said.startswith("nightly enabled: at 02:30, Monday to Friday, Berlin time; next ")
     assert said.endswith(" 02:30 (Europe/Berlin)\n")
@@ -253,6 +254,18 @@ def test_disable_enable_delete(cli: Here, nightly: App) -> None:
 
 
 # --- running ---
+
+
+def test_a_schedule_that_a_wrong_clock_silenced(cli: Here, nightly: App, database: Database) -> None:
+    cli("schedules", "reset", "nightly").refused(4, "there is nothing to put right")
+    with database.transaction("ahead") as tx:  # the clock was years ahead when its ticks were decided
+        database.execute_script(tx, "update hw_schedule set decided_until = decided_until + 315360000000000;")
+    shown = cli("schedules", "show", "nightly").done()
+    assert "it does not fire: a clock that was ahead decided its times up to 20" in shown.err
+    assert "to repair it: headway schedules reset nightly" in shown.err
+    made = cli("schedules", "reset", "nightly", "--json").done().data
+    assert (made["name"], made["enabled"], made["schedule_id"]) == ("nightly", True, 2)
+    assert "silent" not in cli("schedules", "show", "nightly").done().err
 
 
 def test_run_now(cli: Here, nightly: App) -> None:
@@ -290,7 +303,7 @@ def test_backfill(cli: Here, fired: None) -> None:
     since = ["--since", "2026-03-01", "--until", "2026-03-05"]
     said = cli("schedules", "backfill", "nightly", *since, "--dry-run").done()
     assert said.out.splitlines() == [f"2026-03-0{day} 02:30 (Europe/Berlin)" for day in (2, 3, 4)]
-    assert "3 executions would be made" in said.err
+    assert "3 executions would be created" in said.err
     assert [one["execution_id"] for one in cli("executions", "ls", "--json").data["items"]] == [1]
     said = cli("schedules", "backfill", "nightly", *since).done()
     assert said.out.splitlines() == ["2", "3", "4"]
@@ -303,7 +316,7 @@ def test_backfill(cli: Here, fired: None) -> None:
         (1, "tick", None),
     ]
     assert "after 3" in cli("executions", "ls").done().out
-    assert "not begun: it waits for the end of 3" in cli("executions", "show", 4).done().out
+    assert "not started: waits for the end of 3" in cli("executions", "show", 4).done().out
 
 
 def test_backfills_that_cannot_be(cli: Here, nightly: App) -> None:

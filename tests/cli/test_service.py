@@ -19,10 +19,13 @@ from typing import Any
 import httpx
 import pytest
 
-from headway.cli.service import program as installed
+from headway.cli.service.command import program as installed
+from headway.cli.service.units import UnitConfig, launchd, systemd
 from headway.errors import BadInput
-from headway.model.units import Wanted, launchd, systemd
 from tests.support.cli import PATIENCE, Here, environment, program, until
+from tests.support.deadlines import read_all
+
+pytestmark = pytest.mark.shown
 
 WEIRD = "a b%c \"d\" 'e' $f é"
 PASSWORD = "hunter2-very-secret"
@@ -152,7 +155,7 @@ def test_what_is_refused(here: Here, folder: Path) -> None:
     here("service", "print", "--slots", "0").refused(2, "slots")
     here("service", "print", "--app", "no_such_thing:app").refused(2, "there is no module")
     here("service", "print", "--env-file", "a\nb").refused(2, "control characters")
-    here("service", "print", "--server", "http://127.0.0.1:1").refused(2, "on the database itself")
+    here("service", "print", "--server", "http://127.0.0.1:1").refused(2, "needs the database itself")
 
 
 def test_a_config_file_elsewhere(here: Here, folder: Path) -> None:
@@ -176,8 +179,8 @@ def test_a_user_without_a_name(here: Here, monkeypatch: pytest.MonkeyPatch) -> N
 # --- spelling -----------------------------------------------------------------------------------------------------
 
 
-def wanted(folder: Path, *argv: str, **more: Any) -> Wanted:
-    return Wanted("headway", argv, str(folder), str(folder / "headway.env"), 30.0, **more)
+def wanted(folder: Path, *argv: str, **more: Any) -> UnitConfig:
+    return UnitConfig("headway", argv, str(folder), str(folder / "headway.env"), 30.0, **more)
 
 
 @pytest.mark.parametrize("name", [WEIRD, "plain", "a\\b", "%n", "[x]*?", "-x", "ü"])
@@ -243,12 +246,12 @@ def test_systemd_would_notice_a_wrong_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize("folder", ["/srv/a\nb", "/srv/a ", "/srv/a\\", "/srv/a\x00"])
 def test_names_that_no_file_can_say(folder: str) -> None:
     with pytest.raises(BadInput, match="rename it"):
-        Wanted("headway", ["/bin/true"], folder, "/srv/env", 30.0)
+        UnitConfig("headway", ["/bin/true"], folder, "/srv/env", 30.0)
 
 
 @pytest.mark.parametrize("grace", [0.0, 0.5, 30.0, 86_400.0])
 def test_the_manager_waits_for_longer_than_the_grace(tmp_path: Path, grace: float) -> None:
-    asked = Wanted("headway", ["/bin/true"], str(tmp_path), str(tmp_path / "env"), grace)
+    asked = UnitConfig("headway", ["/bin/true"], str(tmp_path), str(tmp_path / "env"), grace)
     assert int(unit(systemd(asked))["Service"]["TimeoutStopSec"]) >= grace + 30
     assert plistlib.loads(launchd(asked, log="/x").encode())["ExitTimeOut"] >= grace + 30
 
@@ -270,7 +273,7 @@ def serves(argv: list[str], folder: Path, port: int, env: dict[str, str]) -> Non
     try:
 
         def alive() -> bool:
-            assert process.poll() is None, process.stderr.read() if process.stderr else ""
+            assert process.poll() is None, read_all(process.stderr) if process.stderr else ""
             try:
                 answer = httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=PATIENCE, trust_env=False)
             except httpx.TransportError:
@@ -285,7 +288,7 @@ def serves(argv: list[str], folder: Path, port: int, env: dict[str, str]) -> Non
     finally:
         if process.poll() is None:
             process.kill()
-            process.communicate()
+            process.communicate(timeout=60)
 
 
 @pytest.mark.parametrize("kind", ["systemd", "launchd"])

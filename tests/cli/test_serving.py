@@ -14,7 +14,10 @@ import pytest
 
 from headway.app import App
 from headway.store.db import Database
+from tests.support.cable import cabled
 from tests.support.cli import PATIENCE, Here, line_of, program, running, until
+
+pytestmark = pytest.mark.shown
 
 SHOP = ("--app", "tests.support.shop:app")
 REST = ["http", "powershell", "sql"]  # of the built-in tasks, beside command
@@ -74,6 +77,22 @@ def test_up_runs_jobs_until_a_signal(cli: Here, app: App) -> None:
     assert [worker["state"] for worker in cli("workers", "ls", "--json").data["items"]] == ["gone"]
 
 
+@pytest.mark.parametrize("verb", ["up", "work"])
+def test_in_the_background_of_a_script_ctrl_c_is_not_meant_for_it(cli: Here, app: App, verb: str) -> None:
+    """The shell ignores SIGINT for such a program, as `nohup` does; SIGTERM stops it, and it says so."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with running(verb, *SHOP, cwd=cli.folder, database=cli.database) as process:
+            signal.signal(signal.SIGINT, before)
+            line_of(process.stderr, f"  kill {process.pid} stops it: running jobs get 30s to end")
+            process.send_signal(signal.SIGINT)
+            assert app.enqueue("shop.greet", {"name": "Ada"}).result(timeout=PATIENCE) == {"greeted": "Ada", "times": 1}
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE) == 0
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_up_for_people_says_where_what_and_how_to_stop(cli: Here, app: App) -> None:
     with running("up", *SHOP, cwd=cli.folder, database=cli.database) as process:
         assert "headway 0." in line_of(process.stderr, "headway")
@@ -130,7 +149,7 @@ def test_while_a_worker_lives_the_database_wins(cli: Here, database: Database) -
         args = ("work", "--burst", "--json")
         other = program(*args, cwd=cli.folder, database=cli.database, HEADWAY_CONCURRENCY__LIMIT="5").done()
         assert "the database wins over these settings: the limit of global 2, not 5;" in other.err
-        assert "--adopt-settings takes over" in other.err
+        assert "store them: --adopt-settings" in other.err
         assert limit(database) == 2
         adopting = (*args, "--adopt-settings")
         adopted = program(*adopting, cwd=cli.folder, database=cli.database, HEADWAY_CONCURRENCY__LIMIT="5").done()
@@ -201,6 +220,19 @@ def test_work_waits_for_its_database(folder: Path) -> None:
         path.parent.mkdir()
         line_of(process.stderr, "slots for: command")
         assert process.wait(PATIENCE) == 0
+
+
+def test_work_starts_although_its_connection_breaks_meanwhile(folder: Path, postgres_url: str) -> None:
+    """At each commit of its start in turn: it opens the database, settles the limits and registers."""
+    cuts = 0
+    (folder / "headway.toml").write_text(f'listen = "{postgres_url}"\n')  # as behind a pooler: no COMMIT is prepared
+    for n in range(4):
+        with cabled(postgres_url) as (cable, url):
+            cable.passing, cable.lose = n, 1
+            said = program("work", "--burst", cwd=folder, database=url)
+            assert said.code == 0, said
+            cuts += cable.lost
+    assert cuts >= 3
 
 
 @pytest.mark.parametrize("verb", ["up", "work"])

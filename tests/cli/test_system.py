@@ -58,14 +58,14 @@ def test_workers(cli: Here, app: App) -> None:
     assert " gone " in cli("workers", "ls").done().out
     (worker,) = cli("workers", "ls", "--json").done().data["items"]
     assert worker.keys() == {
-        *("worker_id", "host", "pid", "started_at", "beat_at", "slots", "running", "tasks", "state")
+        *("worker_id", "host", "pid", "started_at", "beat_at", "slots", "running", "tasks", "state", "note")
     }
     assert (worker["state"], worker["running"]) == ("gone", [])
     assert "shop.greet" in worker["tasks"]
 
 
 def test_the_queue(cli: Here, app: App) -> None:
-    assert "nothing waits: make a job with" in cli("queue", "ls").done().err
+    assert "no job is waiting: create one with" in cli("queue", "ls").done().err
     assert cli("queue", "ls", "--json").done().data == {"items": [], "next": None}
     app.enqueue("shop.greet", {"name": "a"})
     app.enqueue("shop.greet", {"name": "b"}, priority=9)
@@ -93,7 +93,7 @@ def test_verify(cli: Here, app: App, database: Database) -> None:
     drain(app)
     clean = cli("verify").done()
     assert clean.out == ""
-    assert "looked at: " in clean.err
+    assert "checked: " in clean.err
     assert cli("verify", "--json").done().data["findings"] == []
     app.enqueue("shop.greet", {"name": "a"})
     loud = cli("verify", "--quiet", "--json")

@@ -13,6 +13,8 @@ from headway.testing import drain
 from tests.support.cli import Here
 from tests.support.life import Life
 
+pytestmark = pytest.mark.shown
+
 
 def listed(cli: Here, *args: object) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = cli("targets", "ls", "--json", *args).done().data["items"]
@@ -119,7 +121,7 @@ def test_what_runs_there(cli: Here, app: App) -> None:
     assert cli("targets", "ls").done().out.splitlines()[1].startswith("desk-1  busy   job 1 ")
     cli("targets", "release", "desk-1").refused(4, "job 1 on 'desk-1' is RUNNING", "interrupt or cancel it instead")
     said = cli("targets", "pause", "desk-1").done()
-    assert said.out == "desk-1 is paused, job 1 runs on, 1 waits\n"
+    assert said.out == "desk-1 is paused, job 1 keeps running, 1 waits\n"
     assert "headway targets resume desk-1" in said.err
 
 
@@ -184,7 +186,7 @@ def test_nothing_there_yet(cli: Here, app: App) -> None:
     said = cli("targets", "ls").done()
     assert (said.out, "no targets yet" in said.err, "headway run TASK --target desk-1" in said.err) == ("", True, True)
     app.enqueue("shop.greet", {"name": "a"}, target="desk-1")
-    assert "no target is like that" in cli("targets", "ls", "--state", "held").done().err
+    assert "no target matches" in cli("targets", "ls", "--state", "held").done().err
 
 
 def test_jobs_by_target(cli: Here, held: App) -> None:

@@ -10,6 +10,8 @@ from headway.app import App
 from headway.testing import drain
 from tests.support.cli import Here
 
+pytestmark = pytest.mark.shown
+
 SHOP = ("--app", "tests.support.shop:app")
 
 
@@ -41,7 +43,7 @@ def test_making_one(cli: Here, app: App) -> None:
     }
     assert (one["template_id"], one["version"], one["archived_at"], one["open_params"]) == (1, 1, None, ["times"])
     said = cli("templates", "create", "bare", "--task", "command").done().out
-    assert said == "bare made: template 2 of command, version 1\n"
+    assert said == "bare created: template 2 of command, version 1\n"
 
 
 def test_looking(cli: Here, hello: App) -> None:
@@ -89,7 +91,7 @@ def test_editing(cli: Here, hello: App) -> None:
 
 def test_archiving(cli: Here, hello: App) -> None:
     assert cli("templates", "archive", "hello").done().out == "hello archived: template 1 of shop.greet, version 2\n"
-    cli("templates", "run", "hello").refused(2, "template 'hello' is archived", "make it anew")
+    cli("templates", "run", "hello").refused(2, "template 'hello' is archived", "create it again")
     cli("templates", "archive", 1).refused(4, "template 'hello' is archived")
     cli("templates", "edit", "hello", "times=2", *SHOP).refused(4, "template 'hello' is archived")
     assert cli("templates", "ls", "--json").done().data["items"] == []
@@ -105,7 +107,7 @@ def test_following_one(cli: Here, hello: App) -> None:
     assert (said["task"], said["status"], said["priority"]) == ("shop.greet", "QUEUED", 5)
     said = cli("templates", "run", "hello", "--delay", "1h", "--key", "k", "--retries", 1, "--json", *SHOP).done().data
     assert (said["status"], said["key"], said["retries_remaining"]) == ("SCHEDULED", "k", 1)
-    assert "the key is taken by job 2" in cli("templates", "run", "hello", "--key", "k", *SHOP).done().err
+    assert "job 2 has this key" in cli("templates", "run", "hello", "--key", "k", *SHOP).done().err
 
 
 @pytest.mark.parametrize(
@@ -117,7 +119,7 @@ def test_following_one(cli: Here, hello: App) -> None:
         (["create", "x", "--task", "command", "argv=1"], 2, ["argv"]),
         (["create", "x", "--task", "command", "--timeout", "soon"], 2, ["timeout is not a duration"]),
         (["create", "x", "--task", "command", "--resource", "gpu"], 2, ["gpu"]),
-        (["edit", "hello"], 2, ["edit what?"]),
+        (["edit", "hello"], 2, ["no change given"]),
         (["edit", "hello", "--clear", "colour"], 2, ["a template has no field 'colour'"]),
         (["edit", "hello", "--priority", "101", *SHOP], 2, ["priority"]),
         (["edit", "helo", "times=2"], 3, ["did you mean hello?"]),
@@ -136,7 +138,7 @@ def test_refusals(cli: Here, hello: App, args: list[str], code: int, words: list
 
 
 def test_run_names_one_thing(cli: Here, hello: App) -> None:
-    cli("run").refused(2, "run what? Name a task, or a template with --template")
+    cli("run").refused(2, "no task given: name a task, or a template with --template")
     cli("run", "shop.greet", "--template", "hello").refused(2, "'shop.greet' is not a param: write it as name=value")
     cli("run", "--template", "helo").refused(3, "did you mean hello?")
 

@@ -11,6 +11,8 @@ from headway.testing import drain
 from tests.support.cli import PATIENCE, Here, line_of, program, running, until
 from tests.support.terminal import terminal
 
+pytestmark = pytest.mark.shown
+
 SHOP = ("--app", "tests.support.shop:app")
 COLOUR = "\x1b[3"
 
@@ -54,7 +56,7 @@ def test_ctrl_c_ends_the_following_only(cli: Here, app: App, worker: None) -> No
     with terminal("run", "shop.wait", "--follow", *SHOP, cwd=cli.folder, database=cli.database) as screen:
         screen.until("waiting")
         screen.type("\x03")
-        screen.until("job 1 goes on")
+        screen.until("job 1 continues")
         assert screen.ended() == 130
     assert app.job(1).status == "RUNNING"
     cli("jobs", "cancel", 1).done()

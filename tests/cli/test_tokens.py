@@ -11,6 +11,8 @@ import pytest
 from headway.app import App
 from tests.support.cli import Here
 
+pytestmark = pytest.mark.shown
+
 TOKEN = re.compile(r"hw_[A-Za-z0-9_-]{43}")
 
 
@@ -18,7 +20,7 @@ def test_the_first_one_makes_the_database(here: Here) -> None:
     """Before there is a token nothing is served to other machines, so there may be no database yet."""
     said = here("tokens", "create", "ada", "--role", "admin", "--system").done()
     assert TOKEN.fullmatch(said.out.strip())
-    assert "token 1 made for ada, admin of the system; it is shown this once" in said.err
+    assert "token 1 created for ada, admin of the system; it is shown only this once" in said.err
     assert (here.folder / "headway.db").exists()
 
 
@@ -42,13 +44,13 @@ def test_a_token_is_printed_once_and_nowhere_else(cli: Here, app: App) -> None:
 
 
 def test_looking(cli: Here) -> None:
-    assert "make one: headway tokens create NAME" in cli("tokens", "ls").done().err
+    assert "create one: headway tokens create NAME" in cli("tokens", "ls").done().err
     plain = cli("tokens", "create", "ci", "--role", "operator", "--expires", "90d12h").done().out
     cli("tokens", "create", "ada", "--role", "admin", "--system").done()
     lines = cli("tokens", "ls").done().out.splitlines()
     assert lines[0].split() == ["ID", "NAME", "ROLE", "TENANT", "TOKEN", "AGE", "STATE"]
     assert lines[1].split()[:5] == ["1", "ci", "operator", "default", plain[:7] + "…"]
-    assert lines[1].split()[-3:] == ["ends", "in", "90d"]
+    assert lines[1].split()[-3:] == ["expires", "in", "90d"]
     assert lines[2].split()[1:4] == ["ada", "admin", "(system)"]
     first = cli("tokens", "ls", "-n", 1, "--json").done().data
     rest = cli("tokens", "ls", "--cursor", first["next"], "--json").done().data
@@ -66,7 +68,7 @@ def test_revoking(cli: Here) -> None:
     assert "last one" not in said.err
     last = cli("tokens", "revoke", 2, "--json").done()
     assert last.data["state"] == "revoked"
-    assert "it was the last one: whoever is on this machine may do everything now" in last.err
+    assert "it was the last token: every user of this machine may now do everything" in last.err
     assert cli("tokens", "revoke", 2).code == 4
     assert cli("tokens", "revoke", 9).code == 3
 
@@ -76,8 +78,8 @@ def test_revoking(cli: Here) -> None:
     [
         (["--role", "root"], 2, "role must be viewer, operator, admin"),
         (["--role", "viewer", "--tenant", "nobody"], 3, "no tenant 'nobody'"),
-        (["--role", "viewer", "--tenant", "default", "--system"], 2, "not both"),
-        (["--role", "viewer", "--expires", "2001-01-01T00:00:00Z"], 2, "not in the future"),
+        (["--role", "viewer", "--tenant", "default", "--system"], 2, "exclude each other"),
+        (["--role", "viewer", "--expires", "2001-01-01T00:00:00Z"], 2, "must be in the future"),
         (["--role", "viewer", "--expires", "soon"], 2, "not a duration"),
         ([], 2, "--role"),
     ],

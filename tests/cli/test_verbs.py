@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from headway.app import App
-from headway.model.states import State
+from headway.model.jobs.states import State
 from headway.store.db import Database, Tx
 from headway.testing import drain
 from tests.support.cli import Here
+
+pytestmark = pytest.mark.shown
 
 
 def hold(database: Database, job_id: int, state: State) -> None:
@@ -81,7 +83,7 @@ def test_retry_with_single_params(cli: Here, app: App) -> None:
     for name in ("a", "b"):
         app.enqueue("shop.fail", {"error": name}, retry=0)
     drain(app)
-    cli("jobs", "retry", "name=value").refused(2, "which jobs?")
+    cli("jobs", "retry", "name=value").refused(2, "no jobs given")
     both = cli("jobs", "retry", 1, "error=rain", 2, "--json").done().data["items"]
     assert [job["params"] for job in both] == [{"error": "rain"}] * 2
 
@@ -113,7 +115,7 @@ def test_edit(cli: Here, app: App) -> None:
     later = cli("jobs", "edit", job.id, "--not-before", "2h", "--expires-at", "3h", "--json").done().data["items"][0]
     assert later["status"] == "SCHEDULED"
     assert later["expires_at"] > later["not_before"]
-    cli("jobs", "edit", 1).refused(2, "edit what?", "--priority")
+    cli("jobs", "edit", 1).refused(2, "no change given", "--priority")
     cli("jobs", "cancel", 1).done()
     cli("jobs", "edit", 1, "times=4").refused(4, "Cannot modify params after dispatch")
 
@@ -161,8 +163,8 @@ def test_many_by_filter_ask_first(cli: Here, app: App) -> None:
     assert [job["job_id"] for job in done["items"]] == [1, 2, 3]
     assert statuses(cli) == {1: "CANCELLED", 2: "CANCELLED", 3: "CANCELLED", 4: "QUEUED"}
     none = cli("jobs", "cancel", "--task", "shop.greet", "--yes").done()
-    assert "no job fits: nothing was changed" in none.err
-    cli("jobs", "cancel").refused(2, "which jobs?")
+    assert "no job matches: nothing was changed" in none.err
+    cli("jobs", "cancel").refused(2, "no jobs given")
     cli("jobs", "cancel", 1, "--task", "x").refused(2, "by number or by filter, not both")
 
 

@@ -11,14 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.dashboard.copying import Copies, copies, json_text
-from headway.model.job import Options
-from headway.model.retry import RetryPolicy
-from headway.model.states import State
-from headway.model.values import instant
-from tests.model.test_verbs import a_job
+from headway.dashboard.job_snippets import Copies, copies, json_text
+from headway.model.jobs.job import Options
+from headway.model.jobs.retry import RetryPolicy
+from headway.model.jobs.states import State
+from headway.model.values.json import instant
 from tests.support.hostile import PAYLOADS
+from tests.support.job_rows import a_job
+from tests.support.properties import examples
 from tests.support.service import Site
+
+pytestmark = pytest.mark.shown
 
 HOSTILE = [
     "it's", 'say "hi"', "$(touch /tmp/x)", "`id`", "a;b|c&d", "--flag", "-x", "@file", "new\nline", "tab\t", "\\slash",
@@ -73,7 +76,7 @@ def test_a_shell_reads_back_what_the_job_holds(text: str) -> None:
 
 
 @given(st.dictionaries(st.text(max_size=12), st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=30)))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_any_params_survive(params: dict[str, str]) -> None:
     try:
         json.dumps(params, ensure_ascii=False).encode()

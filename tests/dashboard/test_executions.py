@@ -9,18 +9,20 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from headway.dashboard.executions import Stage, rail
-from headway.model.outlook import Standing
-from headway.model.plan import Group
-from headway.model.states import State
-from headway.store.charts import ROWS, first_row
-from headway.store.plans_reading import GroupView, StepView
+from headway.dashboard.pages.groups import StageView, rail
+from headway.model.groups.group import Group
+from headway.model.groups.progress import StageStanding
+from headway.model.jobs.states import State
+from headway.store.groups.timeline import ROWS, first_row
+from headway.store.groups.views import GroupView, StepView
 from tests.support import browser as browsers
 from tests.support.browser import Tabs, ready
 from tests.support.forms import csrf, fill, post, read
 from tests.support.life import Life
 from tests.support.service import Site
 from tests.support.wire import neighbour
+
+pytestmark = pytest.mark.shown
 
 STORY: dict[str, Any] = {"task": "story.generate", "params": {"topic": "fog"}}
 HOSTILE = "<b onclick='x'>\"&"
@@ -136,7 +138,7 @@ def test_retries_of_a_member_are_in_its_row(site: Site) -> None:
     assert "It waits for a person in its only stage: print." in held
     (first,) = set(re.findall(r"/ui/jobs/(\d+)/resolve", held))
     back = fill(site.http, f"/groups/{made.id}", f"/jobs/{first}/retry")
-    assert "is tried again" in back.text
+    assert "is retried as job" in back.text
     site.drain()
     picture = read(site.http, f"/groups/{made.id}").split('aria-labelledby="chart-title"')[1].split("</svg>")[0]
     assert picture.count('class="name"') == 1
@@ -194,7 +196,7 @@ def test_a_long_plan_is_shown_in_part_and_all_its_steps_are_reached(site: Site) 
 
 
 def test_the_rail_and_the_picture_are_about_the_open_stage() -> None:
-    stages = [Stage(n, Standing.WAITING, "waits", [], 0) for n in range(40)]
+    stages = [StageView(n, StageStanding.WAITING, "waits", [], 0) for n in range(40)]
     numbers = [one if isinstance(one, int) else one.number for one in rail(stages, 20)]
     assert numbers == [0, 1, 2, 15, 18, 19, 20, 21, 22, 14, 37, 38, 39]
     assert [one if isinstance(one, int) else one.number for one in rail(stages[:7], 0)] == list(range(7))
@@ -210,7 +212,7 @@ def _plan(steps: int, now_open: int) -> GroupView:
 
 
 def test_many_held_steps_are_offered_in_part(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headway.dashboard.executions.HELD", 2)
+    monkeypatch.setattr("headway.dashboard.pages.groups.HELD", 2)
     app = site.app
     made = app.group(
         [app.step("research.run", {"topic": "a"}, name=f"s{n}", hold=True) for n in range(3)], mode="parallel"

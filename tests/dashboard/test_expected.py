@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from headway.dashboard.expected import behind_late
-from headway.model.outcome import Completed
-from headway.model.waiting import Blocker
+import pytest
+
+from headway.dashboard.expected_durations import behind_late
+from headway.model.explain.blockers import Blocker
+from headway.model.jobs.outcome import Completed
 from headway.testing import FrozenClock
 from tests.support.forms import read
 from tests.support.life import Life
 from tests.support.service import serving
+
+pytestmark = pytest.mark.shown
 
 BUSY = Blocker("lane", "the global lane is full", by="job 3, job 12", job_ids=(3, 12))
 
@@ -18,7 +22,9 @@ def test_who_is_named() -> None:
     assert behind_late([BUSY], late) == "when job 12 ends, which runs longer than usual: 9 of 10 took under 4 min"
     assert behind_late([BUSY], {1: "x"}) is None
     assert behind_late([Blocker("paused", "the queue is paused")], late) is None
-    somebody = Blocker("reservation", "gpu is reserved: it goes first", by="the job 12 people, reservation 5")
+    somebody = Blocker(
+        "reservation", "gpu is reserved: the reservation goes first", by="the job 12 people, reservation 5"
+    )
     assert behind_late([somebody], late) is None, "that is a name"
 
 

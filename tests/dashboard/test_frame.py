@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import httpx
 import pytest
 from playwright.sync_api import expect
 
-from headway.api.access import BODY_LIMIT
-from headway.dashboard.said import MOST, Said, pack, unpack
-from headway.dashboard.times import taste_of
+from headway.api.http.auth import BODY_LIMIT
+from headway.clock import SECOND
+from headway.dashboard.flash import MOST, FlashSigner, Said
+from headway.dashboard.time_format import taste_of
+from headway.model.access.cookies import CookieKey
 from tests.support import forms
 from tests.support.browser import Tabs, ready
 from tests.support.service import Site
+
+pytestmark = pytest.mark.shown
 
 
 def test_the_first_page_opens(tabs: Tabs) -> None:
@@ -43,26 +49,40 @@ def test_what_a_form_says_survives_the_way_to_another_page(site: Site) -> None:
     assert 'class="banner good"' not in forms.read(site.http, "/jobs/1")
 
 
+SIGNER = FlashSigner(CookieKey(b"k" * 32), "open_abc", 5_000 * SECOND)
+
 # --- what is said once ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", ["Job 5 was cancelled.", "x" * 9_000, "雨" * 9_000, "🌫" * 9_000, "a\ud800b"])
 def test_what_is_said_fits_into_a_cookie_and_its_undo_stays(text: str) -> None:
     said = Said(text, "done", ("/queue/resume", {"name": "ü", "number": 5}))
-    packed = pack(said, "open_abc")
+    packed = SIGNER.pack(said)
     assert len(packed) <= MOST
-    found = unpack(packed, "open_abc")
+    found = SIGNER.unpack(packed)
     assert found is not None
     assert found.text.removesuffix("…") == text.encode("utf-8", "replace").decode()[: len(found.text.removesuffix("…"))]
     assert (found.undo, len(found.text) >= min(len(text), 200)) == (("/queue/resume", {"name": "ü", "number": 5}), True)
 
 
 def test_an_undo_that_is_too_long_is_left_out() -> None:
-    found = unpack(pack(Said("done it", undo=("/queue/act", {"q": "雨" * 2_000})), "open_abc"), "open_abc")
+    found = SIGNER.unpack(SIGNER.pack(Said("done it", undo=("/queue/act", {"q": "雨" * 2_000}))))
     assert found == Said("done it")
 
 
-ODD = ("", ".", "ü.ü", "[" * 3_000, "%00", '"\\377\\000"', pack(Said("forged", undo=("/queue/pause", {})), "hws_else"))
+def test_a_message_is_of_one_session_and_one_minute() -> None:
+    packed = SIGNER.pack(Said("done it"))
+    assert SIGNER.unpack(packed) == Said("done it")
+    assert replace(SIGNER, now=SIGNER.now + 59 * SECOND).unpack(packed) == Said("done it")
+    for other in (
+        replace(SIGNER, session="open_abd"),
+        replace(SIGNER, key=CookieKey(b"l" * 32)),
+        replace(SIGNER, now=SIGNER.now + 61 * SECOND),
+    ):
+        assert other.unpack(packed) is None
+
+
+ODD = ("", ".", "ü.ü", "[" * 3_000, "%00", '"\\377\\000"', SIGNER.pack(Said("forged", undo=("/queue/pause", {}))))
 
 
 @pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
@@ -97,7 +117,7 @@ def test_a_form_is_for_the_tenant_that_its_page_was_about(site: Site) -> None:
     forms.fill(site.http, "/access", "/choose", name="tenant", value="acme")
     assert "acting for <b>acme</b>" in forms.read(site.http, "/queue")
     refused = forms.post(site.http, "/queue/pause", csrf=shown, back="/ui/queue", note="by mistake")
-    assert "you act for acme now: look at the page again" in refused.text
+    assert "you act for acme now: nothing was changed" in refused.text
     assert "by mistake" not in refused.text
     assert "by mistake" in forms.fill(site.http, "/queue", "/queue/pause", note="by mistake").text
     assert forms.post(site.http, "/choose", csrf=shown, back="/ui/queue", name="tenant", value="").status_code == 200

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from headway.dashboard.pictures.gantt import LEFT, RIGHT, THINNEST, Gantt, Row, gantt
-from headway.model.outlook import Attempt, Phase, Planned, Spent
-from headway.model.states import State
+import pytest
+
+from headway.dashboard.charts.gantt import LEFT, RIGHT, THINNEST, Gantt, GanttRow, gantt
+from headway.model.groups.progress import Attempt, Phase, Planned, Spent
+from headway.model.jobs.states import State
+
+pytestmark = pytest.mark.shown
 
 SECOND = 1_000_000
 HOSTILE = '"><script>alert(1)</script>&'
 
 
-def drawn(*rows: Row, now: int | None = 100 * SECOND, label: str = "steps") -> list[ElementTree.Element]:
+def drawn(*rows: GanttRow, now: int | None = 100 * SECOND, label: str = "steps") -> list[ElementTree.Element]:
     text = gantt(Gantt(label, 0, 100 * SECOND, now, rows=rows))
     return list(ElementTree.fromstring(str(text)).iter())
 
@@ -37,7 +41,7 @@ def test_waiting_and_running_are_told_apart_and_retries_share_a_row() -> None:
         State.RUNNING,
         (Phase(Spent.DELAYED, 40 * SECOND, 50 * SECOND), Phase(Spent.RUNNING, 50 * SECOND, None)),
     )
-    found = drawn(Row("pull", 0, [first, second], ["bad", "runs"]))
+    found = drawn(GanttRow("pull", 0, [first, second], ["bad", "runs"]))
     ((waits,), (failed,), (runs,), (delay,)) = (bars(found, one) for one in ("waits", "bad", "runs", "quiet"))
     assert float(waits["height"]) < float(failed["height"]) == float(runs["height"])
     assert float(delay["height"]) < float(waits["height"])
@@ -52,7 +56,7 @@ def test_waiting_and_running_are_told_apart_and_retries_share_a_row() -> None:
 
 
 def test_what_is_expected_is_hatched_and_after_now() -> None:
-    row = Row("mail", 1, planned=Planned(120 * SECOND, 200 * SECOND))
+    row = GanttRow("mail", 1, planned=Planned(120 * SECOND, 200 * SECOND))
     found = drawn(row)
     (expected,) = bars(found, "expected")
     assert expected["fill"] == "url(#expected)"
@@ -63,7 +67,9 @@ def test_what_is_expected_is_hatched_and_after_now() -> None:
 
 
 def test_a_step_may_be_called_anything_and_take_no_time_at_all() -> None:
-    row = Row(HOSTILE * 3, 0, [Attempt(1, "x", State.FAILED, (Phase(Spent.RUNNING, 5, 5),))], ["bad"], note=HOSTILE)
+    row = GanttRow(
+        HOSTILE * 3, 0, [Attempt(1, "x", State.FAILED, (Phase(Spent.RUNNING, 5, 5),))], ["bad"], note=HOSTILE
+    )
     found = drawn(row, label=HOSTILE)
     shapes = {"svg", "title", "defs", "pattern", "line", "rect", "text"}
     assert {one.tag for one in found} <= {"div", "ol", "li", *shapes}
@@ -78,7 +84,7 @@ def test_a_step_may_be_called_anything_and_take_no_time_at_all() -> None:
 
 def test_words_at_the_edges_stay_inside() -> None:
     """The picture has no margin: a label that begins or ends it leans inwards."""
-    found = drawn(Row("pull", 0, [Attempt(1, "pull", State.RUNNING, (Phase(Spent.RUNNING, 0, None),))], ["runs"]))
+    found = drawn(GanttRow("pull", 0, [Attempt(1, "pull", State.RUNNING, (Phase(Spent.RUNNING, 0, None),))], ["runs"]))
     words = {one.text: one for one in found if one.tag == "text"}
     assert (place(words["00:00:00"].attrib["x"]), words["00:00:00"].get("text-anchor")) == (LEFT, "start")
     assert words["now"].get("text-anchor") == "end"

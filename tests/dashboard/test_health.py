@@ -6,14 +6,18 @@ import html
 import re
 from dataclasses import replace
 
+import pytest
+
 from headway.dashboard.attention import LISTED
-from headway.store import endpoints
 from headway.store.db import Tx
+from headway.store.webhooks import endpoints
 from headway.testing import FrozenClock
 from tests.support.editor import make
 from tests.support.forms import read
 from tests.support.life import Life
 from tests.support.service import Site, serving
+
+pytestmark = pytest.mark.shown
 
 HOSTILE = "<script>alert('x')</script>"
 
@@ -52,12 +56,12 @@ def test_held_jobs_and_paused_targets_are_named(site: Site) -> None:
         f'href="/ui/jobs/{held}"',
         "#1 fails",
         f"ERROR for 0 s: {HOSTILE}",
-        "It keeps the target desk/1, 1 job",
+        "It holds the target desk/1, 1 job",
     ):
         assert part in job, part
-    assert "Resume it, resolve it with a result" in job
+    assert "Resume, resolve, retry, release or cancel it" in job
     assert 'href="/ui/targets/show?name=desk%2F1"' in target
-    assert "Resume the target when nothing speaks against it any more" in target
+    assert "Resume the target when it is safe to use" in target
     site.app.client.release(held)
     site.app.client.resume_target("desk/1")
     assert rows(read(site.http, "/health")) == {}
@@ -76,7 +80,7 @@ def test_webhooks_that_fail_are_named(site: Site) -> None:
     found = rows(read(site.http, "/health"))
     assert set(found) == {f"webhook-{bad}"}
     assert f'href="/ui/webhooks/{bad}"' in found[f"webhook-{bad}"]
-    assert "https://b.example/hook" in found[f"webhook-{bad}"]
+    assert "https://b.example/…" in found[f"webhook-{bad}"]  # viewers see this page too
     assert "It failed 3 times in a row" in found[f"webhook-{bad}"]
     assert "send a test" in found[f"webhook-{bad}"]
     assert good not in (bad, off)
@@ -96,7 +100,7 @@ def test_overdue_ticks_and_late_workers_are_named(database_url: str) -> None:
         assert len(found) == 1
         for part in (f'href="/ui/schedules/{number}"', "its tick was due 5 min ago", "headway up --roles scheduler"):
             assert part in tick, part
-        for part in ('href="/ui/workers"', "silent on elsewhere, process 1", "See whether its host is up"):
+        for part in ('href="/ui/workers"', "silent on elsewhere, process 1", "Check that its host is up"):
             assert part in worker, part
 
 

@@ -11,15 +11,18 @@ import pytest
 from playwright.sync_api import expect
 
 from headway import Fail
-from headway.dashboard.pictures.scatter import Dot, durations, in_words, scatter
-from headway.dashboard.searching import within
-from headway.model.values import instant
-from headway.store import records
-from headway.store.beginnings import EVENTS
+from headway.dashboard.charts.scatter import Dot, durations, in_words, scatter
+from headway.dashboard.pages.history_search import within
+from headway.model.values.json import instant
+from headway.store.jobs import history
+from headway.store.jobs.starts import EVENTS
 from headway.testing import FrozenClock
 from tests.support.browser import Tabs
+from tests.support.deadlines import join
 from tests.support.forms import read
 from tests.support.service import Site, serving
+
+pytestmark = pytest.mark.shown
 
 HOSTILE = "<script>alert('x')</script>"
 SECOND = 1_000_000
@@ -36,7 +39,7 @@ def drain(site: Site) -> None:
     """Beside the browser, which has an event loop in this thread."""
     worker = threading.Thread(target=site.drain)
     worker.start()
-    worker.join()
+    join(worker)
 
 
 def listed(text: str) -> list[int]:
@@ -245,7 +248,7 @@ def test_errors_are_grouped_by_what_they_have_in_common(site: Site, monkeypatch:
     site.drain()
     text = read(site.http, "/history/errors")
     assert "All 4 failed runs" in text
-    monkeypatch.setattr(records, "EVENTS", 1)
+    monkeypatch.setattr(history, "EVENTS", 1)
     assert "The latest 4 failed runs" in read(site.http, "/history/errors"), "who knows what came right long ago"
     monkeypatch.undo()
     assert "no file &lt;path&gt; after &lt;n&gt; s" in text

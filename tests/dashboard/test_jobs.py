@@ -11,9 +11,10 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from headway.dashboard.times import written
-from headway.model.states import State
-from headway.store import queue_reading, reading
+from headway.dashboard.time_format import written
+from headway.model.jobs.states import State
+from headway.store.jobs import views as job_views
+from headway.store.queue import queue_views
 from tests.support import browser as browsers
 from tests.support.forms import csrf, fill, post, read
 from tests.support.lively import at_work
@@ -51,7 +52,7 @@ def undo(site: Site, answer: httpx.Response) -> httpx.Response:
 
 def order(site: Site) -> list[int]:
     with site.app.database.read() as tx:
-        return [one.view.job.id for one in queue_reading.queue(tx, site.app.client.tenant_id)]
+        return [one.view.job.id for one in queue_views.queue(tx, site.app.client.tenant_id)]
 
 
 def act(site: Site, job_id: int, verb: str, **fields: str) -> httpx.Response:
@@ -124,7 +125,7 @@ def test_what_changed_meanwhile_is_not_moved(site: Site) -> None:
 def test_a_waiting_job_is_held_let_go_changed_and_cancelled(site: Site) -> None:
     job_id = make(site)
     answer = act(site, job_id, "interrupt")
-    assert said(answer) == f"Job {job_id} is on hold until somebody resumes it."
+    assert said(answer) == f"Job {job_id} is on hold until a person resumes it."
     undo(site, answer)
     assert status(site, job_id) is State.QUEUED
     answer = act(site, job_id, "edit", priority="7", params='{"topic": "rain"}', expires_at="2h")
@@ -135,7 +136,7 @@ def test_a_waiting_job_is_held_let_go_changed_and_cancelled(site: Site) -> None:
     answer = act(site, job_id, "edit", priority="7", params='{"topic": "rain"}', expires_at="")
     assert site.app.client.get(job_id).expires_at is None
     version = site.app.client.get(job_id).version
-    assert "nothing was changed" in said(act(site, job_id, "edit", priority="7", expires_at=""))
+    assert "was not changed" in said(act(site, job_id, "edit", priority="7", expires_at=""))
     assert site.app.client.get(job_id).version == version
     assert said(act(site, job_id, "move", to="bottom")).startswith(f"Job {job_id} is now at rank 1")
     assert said(act(site, job_id, "cancel")) == f"Job {job_id} was cancelled."
@@ -158,7 +159,7 @@ def test_a_held_job_is_resolved_with_a_result(site: Site) -> None:
         f"Job {job_id} was resolved: it is COMPLETED."
     )
     with site.app.database.read() as tx:
-        run = reading.view(tx, site.app.client.tenant_id, job_id).run
+        run = job_views.view(tx, site.app.client.tenant_id, job_id).run
     assert run is not None
     assert run.result == '{"ok":[1,null]}'
 
@@ -182,7 +183,7 @@ def test_a_retry_leads_to_the_new_job_and_the_chain_to_both(site: Site) -> None:
     answer = act(site, job_id, "retry", params='{"why": "again"}', priority="3", budget="")
     new = order(site)[0]
     assert str(answer.url).endswith(f"/ui/jobs/{new}")
-    assert said(answer) == f"Job {job_id} is tried again as job {new}."
+    assert said(answer) == f"Job {job_id} is retried as job {new}."
     made = site.app.client.get(new)
     assert (made.params, made.priority, made.retry_of) == ('{"why":"again"}', 3, job_id)
     for one, other in ((job_id, new), (new, job_id)):
@@ -208,9 +209,9 @@ def test_a_number_of_another_kind_is_another_value(site: Site) -> None:
         act(site, job_id, "edit", params=text)
         assert site.app.client.get(job_id).params == text
     answer = act(site, job_id, "edit", params='{"topic":"fog","words":1.0}')
-    assert "nothing was changed" not in answer.text
+    assert "was not changed" not in answer.text
     assert "params.words must be" in html.unescape(answer.text)
-    assert "nothing was changed" in act(site, job_id, "edit", params='{"words": 1, "topic": "fog"}').text
+    assert "was not changed" in act(site, job_id, "edit", params='{"words": 1, "topic": "fog"}').text
 
 
 def test_enter_in_the_rank_moves_to_that_rank(site: Site) -> None:
@@ -341,7 +342,7 @@ def test_params_of_an_admins_task_are_not_an_operators_to_change(site: Site) -> 
     operator = site.as_(site.token("operator"))
     text = operator.get(f"/ui/jobs/{job_id}").text
     sheet = text[text.index('id="sheet-edit"') :].partition("</details>")[0]
-    assert "only an admin may give it other ones" in sheet
+    assert "only an admin may change them" in sheet
     assert 'name="params"' not in sheet
     answer = post(operator, f"/jobs/{job_id}/edit", csrf=csrf(text), sheet="1", params='{"argv": ["false"]}')
     assert answer.status_code == 403
@@ -359,7 +360,7 @@ def test_a_job_is_made_of_a_form(site: Site) -> None:
     assert (job.task, json.loads(job.params), job.priority, job.key) == ("story.generate", {"topic": "fog"}, 4, "fog:1")
     assert job.status is State.SCHEDULED
     again = fill(site.http, "/jobs/new", "/jobs/new", task="story.generate", params='{"topic": "x"}', key="fog:1")
-    assert said(again) == f"Nothing was made: the key is taken by job {job_id}."
+    assert said(again) == f"No job was created: the key is taken by job {job_id}."
 
 
 @pytest.mark.parametrize(
@@ -460,7 +461,7 @@ def test_the_log_follows_the_choice_of_times(browser: Browser, scratch: Path, tm
         site.app.client.resume(job_id)
         expect(at).to_have_count(1)
         with site.app.database.read() as tx:
-            (line,) = reading.last_lines(tx, job_id, 9)
+            (line,) = job_views.last_lines(tx, job_id, 9)
         tokyo, utc = (written(line.at, zone)[11:19] for zone in ("Asia/Tokyo", "UTC"))
         expect(at).to_have_text(tokyo)
         tabs.go(page, f"/jobs/{job_id}")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from headway.dashboard.linking import EXECUTIONS, linked
+import pytest
+
+from headway.dashboard.links import EXECUTIONS, linked
+
+pytestmark = pytest.mark.shown
 
 
 def at(path: str) -> str:

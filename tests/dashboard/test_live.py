@@ -16,11 +16,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Request, Route, expect
 
-from headway.engine import limits
-from headway.engine.task import make_job
-from headway.model.states import State
+from headway.engine.client import limits
+from headway.engine.tasks.task import make_job
+from headway.model.jobs.states import State
 from tests.support import browser as browsers
 from tests.support.browser import Tabs
+from tests.support.deadlines import join
 from tests.support.lively import at_work
 from tests.support.service import Site
 from tests.support.waiting import until
@@ -226,7 +227,7 @@ def test_a_tab_about_one_tenant_does_not_become_one_about_another(tabs: Tabs, de
     page.bring_to_front()
     page.locator("summary", has_text="Pause").click()
     page.get_by_role("button", name="Pause the queue").click()
-    expect(page.locator("#said .banner.bad")).to_contain_text("you act for acme now: look at the page again")
+    expect(page.locator("#said .banner.bad")).to_contain_text("you act for acme now: nothing was changed")
     expect(page.locator("#lost")).to_have_text("You act for acme now: load this page again.")
     expect(page.locator(f"#job-{first}")).to_be_visible()
 
@@ -316,7 +317,7 @@ def test_the_page_comes_back_with_the_server(browser: Browser, tmp_path: Path) -
             lost = page.locator("#lost")
             expect(lost).to_be_hidden()
             process.send_signal(signal.SIGKILL)
-            process.wait()
+            process.wait(60)
             expect(lost).to_be_visible()
         with serving(tmp_path, port):
             expect(lost).to_be_hidden()
@@ -398,7 +399,7 @@ def _ticks_when_busy(page: Page, site: Site) -> int:
         return int(page.evaluate(_TICKS, 3))
     finally:
         ended.set()
-        writer.join()
+        join(writer)
 
 
 def _happen(site: Site, ended: threading.Event) -> None:

@@ -8,12 +8,14 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from headway.api.access import SESSION_COOKIE
+from headway.api.http.cookies import SESSION_COOKIE
 from tests.support import browser as browsers
 from tests.support.browser import Tabs, ready
 from tests.support.forms import csrf, read
 from tests.support.forms import log_in as log_in_openly
 from tests.support.service import Site
+
+pytestmark = pytest.mark.shown
 
 
 def session_cookie(site: Site) -> str:

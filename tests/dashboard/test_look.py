@@ -10,6 +10,8 @@ from tests.support.browser import Tabs
 from tests.support.forms import read
 from tests.support.service import Site
 
+pytestmark = pytest.mark.shown
+
 PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1280, "height": 900}
 

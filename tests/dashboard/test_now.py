@@ -7,21 +7,25 @@ import html
 import threading
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, expect
 
-from headway.dashboard.pictures.bars import Bar, bars, ceiling
-from headway.model.states import State
+from headway.dashboard.charts.bars import Bar, bars, ceiling
+from headway.model.jobs.states import State
 from tests.support import browser as browsers
 from tests.support.browser import Tabs
+from tests.support.deadlines import join
 from tests.support.forms import fill, read
 from tests.support.lively import lively
 from tests.support.service import Site
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.shown
+
 
 def test_an_empty_house_says_so_and_how_to_begin(site: Site) -> None:
     text = read(site.http, "/")
-    assert "All quiet: nothing runs, nothing is in line." in text
+    assert "Idle: nothing runs, nothing is in line." in text
     assert "headway run TASK name=value" in text
     assert "Waits for you" not in text
 
@@ -67,11 +71,11 @@ def test_direct_calls_are_counted_like_what_runs(site: Site) -> None:
         assert "<b>1</b> <span>running, 1 of them called directly</span>" in read(site.http, "/")
     finally:
         gate.set()
-        caller.join()
+        join(caller)
     site.app.client.reserve(resources=["ollama"], ttl="5m")
     site.app.enqueue("story.generate", {"topic": "fog"}, hold=True)
     text = read(site.http, "/")
-    assert "1 hold is kept, 1 job is in line." in text
+    assert "1 reservation is active, 1 job is in line." in text
     assert "<b>0</b> <span>running</span>" in text
 
 
@@ -100,10 +104,10 @@ def test_reasons_speak_of_what_a_page_offers(site: Site) -> None:
     try:
         for path in ("/", "/queue"):
             text = html.unescape(read(site.http, path))
-            assert "the target desk 1 is paused: repairs; “Resume” on its page lets it go on" in text, path
+            assert "the target desk 1 is paused: repairs; “Resume” on its page ends the pause" in text, path
             assert "headway targets resume" not in text, path
         text = html.unescape(read(site.http, "/jobs/1"))
-        assert "repairs; “Resume” on its page lets it go on" in text
+        assert "repairs; “Resume” on its page ends the pause" in text
         assert "<code class=\"note\">headway targets resume 'desk 1'</code>" in text
     finally:
         worker.close()

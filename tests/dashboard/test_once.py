@@ -13,6 +13,8 @@ from tests.support.forms import csrf, post, read
 from tests.support.service import Site
 from tests.support.waiting import at_once
 
+pytestmark = pytest.mark.shown
+
 _ONCE = re.compile(r'name="once" value="([^"]+)"')
 _TOKEN = re.compile(r"(?<![\w-])hw_[\w-]{20,}")  # not in the middle of another random text
 Fields = dict[str, str]
@@ -44,26 +46,26 @@ def test_a_job(site: Site) -> None:
 
 def test_what_it_says_the_second_time(site: Site) -> None:
     wish = {**opened(site.http, "/jobs/new", "/jobs/new"), "task": "story.generate", "params": '{"topic": "fog"}'}
-    assert "Job 1 was made." in post(site.http, "/jobs/new", **wish).text
-    assert "Job 1 was made already" in post(site.http, "/jobs/new", **wish).text
+    assert "Job 1 was created." in post(site.http, "/jobs/new", **wish).text
+    assert "Job 1 was created already" in post(site.http, "/jobs/new", **wish).text
     # Whoever goes back and fills in something else wants another one.
-    assert "Job 2 was made." in post(site.http, "/jobs/new", **{**wish, "params": '{"topic": "sea"}'}).text
+    assert "Job 2 was created." in post(site.http, "/jobs/new", **{**wish, "params": '{"topic": "sea"}'}).text
     taken = {**wish, "key": "fog:1", "once": "k"}
-    assert "Job 3 was made." in post(site.http, "/jobs/new", **taken).text
-    assert "Job 3 was made already" in post(site.http, "/jobs/new", **taken).text
+    assert "Job 3 was created." in post(site.http, "/jobs/new", **taken).text
+    assert "Job 3 was created already" in post(site.http, "/jobs/new", **taken).text
     taken["once"] = "l"
     for _ in range(2):
-        assert "Nothing was made: the key is taken by job 3." in post(site.http, "/jobs/new", **taken).text
+        assert "No job was created: the key is taken by job 3." in post(site.http, "/jobs/new", **taken).text
     wish |= opened(site.http, "/jobs/new", "/jobs/new")
-    assert "was made." in post(site.http, "/jobs/new", **wish).text
+    assert "was created." in post(site.http, "/jobs/new", **wish).text
 
 
 def test_what_changed_in_between_is_no_reason_to_refuse_what_was_made(site: Site) -> None:
     site.app.client.templates.create("fog", "story.generate", params={"topic": "fog"})
     wish = opened(site.http, "/templates/1", "/templates/1/job")
-    assert "Job 1 was made of template fog." in post(site.http, "/templates/1/job", **wish).text
+    assert "Job 1 was created from template fog." in post(site.http, "/templates/1/job", **wish).text
     site.app.client.templates.archive(1)
-    assert "Job 1 was made of template fog already" in post(site.http, "/templates/1/job", **wish).text
+    assert "Job 1 was created from template fog already" in post(site.http, "/templates/1/job", **wish).text
     refused = post(site.http, "/templates/1/job", **{**wish, "once": "another"})
     assert refused.status_code in (409, 422)
     assert site.http.get("/ui/templates/1/job").status_code == 200  # where the form stands now can be asked for again
@@ -168,7 +170,7 @@ def test_a_token_is_shown_once(site: Site, owner: str) -> None:
     shown = {text for one in answers for text in _TOKEN.findall(one.text)}
     assert len(shown) == 1
     (again,) = [one for one in answers if one.status_code == 200]
-    assert "was made already, and its text was shown then" in again.text
+    assert "was created before; its text was shown once" in again.text
     assert [one.name for one in site.app.client.tokens.list(everywhere=True)] == ["ada", "ci"]
 
 

@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from headway.clock import micros
-from headway.model.states import State
-from headway.store import lanes
+from headway.model.jobs.states import State
+from headway.store.queue import lanes
 from tests.support.browser import Tabs, keep_still, refresh
 from tests.support.forms import fill, read
 from tests.support.service import Site
@@ -192,11 +192,11 @@ def test_all_that_fits_is_cancelled_with_its_number_spelled_out(site: Site) -> N
 
 
 def test_many_are_acted_on_in_slices_and_the_rest_when_asked_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headway.dashboard.queue.SLICE", 2)
+    monkeypatch.setattr("headway.dashboard.pages.queue.SLICE", 2)
     mine = enqueue(site, 5, target="desk-1")
     path, act = "/queue?target=desk-1", {"action": "interrupt", "target": "desk-1", "status": "QUEUED,WAITING"}
     first = fill(site.http, path, "/queue/act", expected="5", **act).text
-    assert "2 jobs were interrupted, or put on hold. 3 of 5 are left: go on?" in first
+    assert "2 jobs were interrupted, or put on hold. 3 of 5 are left: continue?" in first
     banner = first[first.index('id="said"') : first.index("<main")]
     assert ">Go on</button>" in banner
     rest = dict(re.findall(r'name="(\w+)" value="([^"]*)"', banner))

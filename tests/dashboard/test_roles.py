@@ -10,12 +10,14 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
-from headway.api.routes import Declared
-from headway.dashboard.site import PAGES
-from headway.model.access import Role
-from headway.store import live
+from headway.api.http.routing import RouteSpec
+from headway.dashboard.app import PAGES
+from headway.model.access.permissions import Role
+from headway.store import events
 from tests.support.forms import csrf, log_in, read
 from tests.support.service import Site
+
+pytestmark = pytest.mark.shown
 
 DECLARED = [one for pages in PAGES for one in pages.declared]
 LOOKS = [one for one in DECLARED if one.method == "GET"]
@@ -32,11 +34,11 @@ WHO = {
 }
 
 
-def address(one: Declared, number: int = 1) -> str:
+def address(one: RouteSpec, number: int = 1) -> str:
     return _WORD.sub("cancel", _NUMBER.sub(str(number), one.path))
 
 
-def name_of(one: Declared) -> str:
+def name_of(one: RouteSpec) -> str:
     return f"{one.method} {one.path}"
 
 
@@ -49,7 +51,7 @@ class Person:
     http: httpx.Client
     csrf: str
 
-    def may(self, one: Declared) -> bool:
+    def may(self, one: RouteSpec) -> bool:
         return one.role is None or (self.role.may(one.role) and (self.system or not one.system))
 
 
@@ -116,7 +118,7 @@ def test_no_form_is_taken_without_its_csrf_token(site: Site, people: dict[str, P
             for one in FORMS:
                 answer = person.http.post(f"/ui{address(one)}", data=given)
                 assert answer.status_code == 403, (who, name_of(one))
-                assert "this form is too old, or from elsewhere" in answer.text, (who, name_of(one))
+                assert "this form has expired or comes from another site" in answer.text, (who, name_of(one))
         assert person.http.get("/ui/access").status_code == 200  # nor was anybody logged out
     assert newest(site) == before
 
@@ -134,7 +136,7 @@ def test_a_form_is_of_its_session_and_of_our_own_pages(site: Site, people: dict[
 
 def newest(site: Site) -> int:
     with site.app.database.read() as tx:
-        return live.newest(tx)
+        return events.newest(tx)
 
 
 def furnish(site: Site) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.support import browser as browsers
 from tests.support.browser import Tabs
 from tests.support.forms import fill
 from tests.support.service import Site
+
+pytestmark = pytest.mark.shown
 
 HALF_A_MINUTE = 31_000
 
@@ -91,9 +94,9 @@ def test_what_a_page_comes_with_is_read_out_once(tabs: Tabs, desk: Site) -> None
     page.get_by_role("button", name="Make the job").click()
     page.wait_for_url("**/jobs/1")
     browsers.ready(page)
-    expect(page.locator("#said .words")).to_have_text("Job 1 was made.")
+    expect(page.locator("#said .words")).to_have_text("Job 1 was created.")
     browsers.await_shown(page, lambda: desk.app.enqueue("research.run", {"topic": "rain"}))
-    assert page.evaluate("window.heard") == ["Job 1 was made."]
+    assert page.evaluate("window.heard") == ["Job 1 was created."]
 
 
 def test_a_pause_is_told_once(tabs: Tabs, desk: Site) -> None:
@@ -103,7 +106,7 @@ def test_a_pause_is_told_once(tabs: Tabs, desk: Site) -> None:
     expect(page.get_by_role("status").filter(has_text="The queue is paused")).to_have_count(1)
     expect(page.locator("#strip")).to_contain_text("The queue is paused.")
     page.locator("#strip").get_by_role("button", name="Resume the queue").click()
-    expect(page.locator("#said")).to_contain_text("The queue goes on.")
+    expect(page.locator("#said")).to_contain_text("The queue is resumed.")
     answer = fill(desk.http, "/queue", "/queue/pause").text
     assert answer.partition("<main")[0].count("The queue is paused") == 1
 
@@ -114,6 +117,8 @@ def test_without_script_a_message_stands_in_its_place(browser: Browser, desk: Si
         page = tabs.context.new_page()
         page.goto(f"{desk.url}/ui/jobs/{job_id}/resume")
         page.get_by_role("button", name="Resume it").click()
+        expect(page.locator("#said .words")).to_be_visible()
+        page.wait_for_load_state("load")  # with its style
         words, main = page.locator("#said .words").bounding_box(), page.locator("main").bounding_box()
         assert words is not None
         assert main is not None

@@ -9,14 +9,16 @@ from typing import Any
 import httpx
 import pytest
 
-from headway.dashboard.schedule_form import Draft, moment, spot
+from headway.dashboard.pages.schedule_form import ScheduleDraft, moment, spot
 from headway.errors import BadInput
-from headway.model.access import ADMIN_TASKS
-from headway.model.schedule import Definition, Schedule
+from headway.model.access.authority import ADMIN_TASKS
+from headway.model.schedules.definition import Definition, Schedule
 from headway.testing import FrozenClock
 from tests.support.editor import NIGHTLY, RICH, STORY, filled_in, make, stored
 from tests.support.forms import fill, post, read
 from tests.support.service import Site, serving
+
+pytestmark = pytest.mark.shown
 
 
 def edit(site: Site, schedule_id: int = 1, **fields: str) -> httpx.Response:
@@ -43,7 +45,7 @@ def test_the_editor_gives_back_what_it_was_given(fields: dict[str, Any]) -> None
     """Also both of the times that a clock change brings twice, and an offset with seconds."""
     made = Definition.parse(fields)
     one = Schedule(1, 1, "a", made.text(), 1, "api", 0, None, None, 0, "{}", None, 1)
-    assert Definition.parse(Draft.showing(one).definition()) == made
+    assert Definition.parse(ScheduleDraft.showing(one).definition()) == made
 
 
 @pytest.mark.parametrize(

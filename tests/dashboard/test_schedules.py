@@ -10,15 +10,17 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from headway.dashboard.pictures.spark import MOST, spark
-from headway.engine.scheduler import Scheduler
-from headway.store import plans_reading
+from headway.dashboard.charts.sparkline import MOST, spark
+from headway.engine.scheduler.scheduler import Scheduler
+from headway.store.groups import views as group_views
 from headway.testing import FrozenClock
 from tests.support.browser import Tabs
 from tests.support.editor import STORY, filled_in, jobs_of, make, stored, work
 from tests.support.forms import csrf, fill, post, read
 from tests.support.service import Site, serving
 from tests.support.wire import neighbour
+
+pytestmark = pytest.mark.shown
 
 # --- switching, running, filling in -------------------------------------------------------------------------------
 
@@ -148,9 +150,9 @@ def test_bars_are_the_last_executions_oldest_first(site: Site) -> None:
         if n < 2:
             site.app.client.schedules.run(other, force=True)
     with site.app.database.read() as tx:
-        found = plans_reading.last_executions(tx, site.app.client.tenant_id, [1, other, 99], MOST)
-        page = plans_reading.groups_page(tx, site.app.client.tenant_id, kind="execution", schedule_id=other)
-        foreign = plans_reading.last_executions(tx, 77, [1], MOST)
+        found = group_views.last_executions(tx, site.app.client.tenant_id, [1, other, 99], MOST)
+        page = group_views.groups_page(tx, site.app.client.tenant_id, kind="execution", schedule_id=other)
+        foreign = group_views.last_executions(tx, 77, [1], MOST)
     assert [one.id for one in found[1]] == sorted(one.id for one in found[1])
     assert (len(found[1]), len(found[other]), found[99], foreign) == (MOST, 2, [], {1: []})
     assert [view.group.id for view in page.items] == [one.id for one in reversed(found[other])]

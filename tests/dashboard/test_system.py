@@ -14,17 +14,20 @@ import httpx
 import pytest
 from playwright.sync_api import Route, expect
 
+from headway.api.http.sse import CHECK
 from headway.api.server import Server
-from headway.api.streams import CHECK
-from headway.cli.call import Call
-from headway.composing import supervisor
-from headway.engine.health import Health
+from headway.cli.command import Invocation
 from headway.engine.loop import Loop
-from headway.engine.worker import Worker
+from headway.engine.monitoring.readiness import Health
+from headway.engine.worker.worker import Worker
+from headway.model.access.authority import KINDS
+from headway.runtime import supervisor
 from tests.support.browser import Tabs, ready
 from tests.support.forms import fill, log_in, post, read
 from tests.support.service import Site, running, serving, shop
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.shown
 
 _TOKEN = re.compile(r"hw_[\w-]{43}")
 
@@ -85,7 +88,7 @@ def at_work(site: Site) -> Iterator[Worker]:
         gate.set()
         until(lambda: not worker.busy())
         worker.stop()
-        worker.join()
+        worker.join(60)
         worker.close()
 
 
@@ -205,7 +208,7 @@ def test_a_tenant_is_made_limited_switched_off_and_on(site: Site) -> None:
     now = str(client.tenants.get("acme").version)
     assert f'<button class="bad" name="version" value="{now}">' in stale.text
     over: dict[str, str | list[str]] = {"name": "acme", "version": [version, now], **limits, "max_queued": "7"}
-    assert "has other limits" in fill(site.http, "/access", "/access/tenants/edit", **over).text
+    assert "The limits of tenant acme were changed." in fill(site.http, "/access", "/access/tenants/edit", **over).text
     assert client.tenants.get("acme").allowance.max_queued == 7
     for odd in ("²", "9" * 5_000):
         answer = fill(site.http, "/access", "/access/tenants/edit", **{**over, "version": odd})
@@ -215,6 +218,36 @@ def test_a_tenant_is_made_limited_switched_off_and_on(site: Site) -> None:
     assert not client.tenants.get("acme").active
     undone = post(site.http, "/access/tenants/activate", csrf=_csrf(answer.text), back="/ui/access", name="acme")
     assert "Tenant acme is active" in text_of(undone.text)
+
+
+def test_a_tenant_is_opened_for_admin_kinds_with_the_consequence(site: Site) -> None:
+    """The second tenant asks what the first keeps; later ones do not."""
+    client, limits = site.app.client, {"max_queued": "", "max_running": "", "max_schedules": ""}
+    first = {"name": "default", "version": str(client.tenants.get("default").version), **limits, "max_queued": "500"}
+    fill(site.http, "/access", "/access/tenants/edit", **first, asks_allow="1", allow=[*KINDS])
+    assert client.tenants.get("default").allow is None, "a limit is no decision about the kinds"
+    page = read(site.http, "/access")
+    assert "Until now the admins of default could give command, powershell, sql, policy." in text_of(page)
+    assert "who can read the jobs and secrets of every tenant" in text_of(page)
+    asked: dict[str, str | list[str]] = {**limits, "asks_allow": "1", "asks_default_allow": "1"}
+    refused = fill(site.http, "/access", "/access/tenants", name="", default_allow=["sql"], allow=["command"], **asked)
+    assert refused.status_code == 422
+    for field, kind in (("allow", "command"), ("default_allow", "sql")):
+        assert f'name="{field}" value="{kind}" checked' in refused.text, "a form that comes back keeps its marks"
+    fill(site.http, "/access", "/access/tenants", name="acme", allow=["command", "sql"], **asked)
+    assert (client.tenants.get("acme").kinds, client.tenants.get("default").kinds) == (("command", "sql"), ())
+    assert "Until now" not in text_of(read(site.http, "/access"))
+    edit = {"name": "acme", "version": str(client.tenants.get("acme").version), **limits}
+    fill(site.http, "/access", "/access/tenants/edit", **edit)
+    assert client.tenants.get("acme").kinds == ("command", "sql"), "a form without the boxes leaves them"
+    said = fill(site.http, "/access", "/access/tenants/edit", **edit, asks_allow="1", allow=["policy"])
+    assert "may give policy and run code as the user of the worker" in text_of(said.text)
+    assert client.tenants.get("acme").kinds == ("policy",)
+    edit["version"] = str(client.tenants.get("acme").version)
+    fill(site.http, "/access", "/access/tenants/edit", **edit, asks_allow="1")
+    assert client.tenants.get("acme").kinds == ()
+    fill(site.http, "/access", "/access/tenants", name="press", asks_allow="1", **limits)
+    assert client.tenants.get("press").kinds == ()
 
 
 def _csrf(page: str) -> str:
@@ -283,7 +316,7 @@ def test_the_app_of_the_command_line_is_among_the_settings(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "chores.py").write_text("from headway import App\n\nmine = App(host='127.0.0.1', port=0)\n")
-    made = Call(flags={"database": sqlite_url}).app("chores.py:mine")
+    made = Invocation(flags={"database": sqlite_url}).app("chores.py:mine")
     with made, running(made) as site:
         assert "app chores.py:mine --app " in text_of(read(site.http, "/settings"))
 
@@ -362,7 +395,7 @@ def test_the_first_token_is_not_lost_by_the_lock_it_closes(tabs: Tabs, desk: Sit
     row.get_by_text("Revoke", exact=True).click()
     row.get_by_role("button", name="Revoke token 1").click()
     # It was the last one: everything is open again.
-    expect(page.locator("#said")).to_contain_text("whoever is on this machine may do everything")
+    expect(page.locator("#said")).to_contain_text("every caller on this machine now has full access")
 
 
 def test_a_token_on_its_way_is_not_cut_off_by_the_page_that_asked_for_it(tabs: Tabs) -> None:

@@ -9,13 +9,15 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import expect
 
-from headway.store import lanes, targets
-from headway.store.reading import view
+from headway.store.jobs.views import view
+from headway.store.queue import lanes, targets
 from tests.support.browser import Tabs
 from tests.support.forms import csrf, fill, post, read
 from tests.support.life import Life
 from tests.support.service import Site
 from tests.support.wire import neighbour
+
+pytestmark = pytest.mark.shown
 
 HOSTILE = "<img src=x onerror=1> & \"b\" 'c' /d?e=f#g"
 
@@ -48,7 +50,7 @@ def test_held_targets_come_first_with_what_to_do(site: Site) -> None:
     assert [one for one in ("a", "p", "z") if f">{one}</a>" in urgent] == ["p", "z"]
     assert "the window did not open" in urgent
     assert "being repaired" in urgent
-    assert f"Resume job {holder} to let it go on" in urgent
+    assert f"Resume job {holder} to continue it" in urgent
     assert re.search(r'data-label="Behind it">2</td>', urgent)
     for name, others in (("held", "ap"), ("paused", "az"), ("free", "pz"), ("busy", "apz")):
         some = read(site.http, f"/targets?state={name}").split('id="list-title"')[1]
@@ -119,7 +121,7 @@ def test_releasing_names_the_job_and_a_bad_result(site: Site) -> None:
 
 
 def test_many_that_wait_for_a_person_are_shown_in_part(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headway.dashboard.targets.FIRST", 2)
+    monkeypatch.setattr("headway.dashboard.pages.targets.FIRST", 2)
     for name in ("c", "a", "b"):
         site.app.enqueue("research.run", {"topic": "a"}, target=name, delay="1h")
         site.app.client.pause_target(name)
@@ -183,7 +185,7 @@ def test_a_limit_is_changed_by_who_saw_it_as_it_is(site: Site) -> None:
     asked = fill(site.http, "/resources", "/resources/set", name="global", limit="none")
     assert "press “No limit…” beside it" in asked.text
     assert "Take the limit of global away" in asked.text
-    assert "say how many" in fill(site.http, "/resources", "/resources/set", name="global", limit="").text
+    assert "give a whole number" in fill(site.http, "/resources", "/resources/set", name="global", limit="").text
     assert "1 now" in fill(site.http, "/resources", "/resources/set", name="global", limit="1").text
     assert "none now" in fill(site.http, "/resources", "/resources/set", name="global", limit="none", sure="1").text
     for limit, said in (("0", "from 1"), ("-1", "whole number"), ("x" * 99, "whole number")):
@@ -204,7 +206,7 @@ def test_lanes_are_searched_by_name_and_shown_in_part(site: Site, monkeypatch: p
         shown = _resources_like(site, q)
         assert [name for name in names if f"<b>{name}</b>" in shown] == list(found), q
     assert re.search(r'data-label="Wait for it">1</td>', _resources_like(site, "ollama"))
-    monkeypatch.setattr("headway.dashboard.resources.MOST", 2)
+    monkeypatch.setattr("headway.dashboard.pages.resources.MOST", 2)
     assert "The first 2 of 4: search for the others." in _resources_like(site, "")
 
 
@@ -214,7 +216,7 @@ def _resources_like(site: Site, q: str) -> str:
 
 def test_rules_are_changed(site: Site) -> None:
     done = fill(site.http, "/resources", "/resources/rules", policy="per_task", targets="global", aging="10m")
-    assert "The rules hold from now on" in done.text
+    assert "The rules apply from now on" in done.text
     with site.app.database.read() as tx:
         found, _ = lanes.read_concurrency(tx)
     assert (found.policy, found.targets, found.aging) == ("per_task", "global", 600.0)
@@ -283,6 +285,6 @@ def test_a_capacity_is_changed_in_the_browser(tabs: Tabs, desk: Site) -> None:
     expect(page.locator("#resources")).to_contain_text("0 of 4")
     page.get_by_label("Aging").fill("5m")
     page.get_by_role("button", name="Change the rules").click()
-    expect(page.locator("#said")).to_contain_text("The rules hold from now on")
+    expect(page.locator("#said")).to_contain_text("The rules apply from now on")
     page.reload()
     expect(page.get_by_label("Aging")).to_have_value("5m")

@@ -13,6 +13,8 @@ from tests.support.editor import jobs_of
 from tests.support.forms import csrf, fill, post, read
 from tests.support.service import Site
 
+pytestmark = pytest.mark.shown
+
 
 def test_a_template_is_shown_used_and_put_away(site: Site) -> None:
     site.app.client.templates.create("fog <i>", "story.generate", params={"topic": "fog"}, priority=5)
@@ -73,7 +75,7 @@ def test_open_params_keep_their_types(site: Site) -> None:
         ({"open-env": '{"X": "1"}'}, {"env": {"X": "1"}}),
     ):
         answer = fill(operator, "/templates/1", "/templates/1/job", **given)
-        assert "was made of template shell" in answer.text, given
+        assert "was created from template shell" in answer.text, given
         made = json.loads(max(jobs_of(site), key=lambda view: view.job.id).job.params)
         assert {name: made[name] for name in kept} == kept
     for text, word in (("[" * 20_000, "nested more than"), ("{x", "params.env must be")):

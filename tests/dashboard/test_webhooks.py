@@ -9,15 +9,17 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
-from headway.api.wire.hooks import render
-from headway.engine.deliverer import Deliverer
-from headway.engine.sending import Guard
-from headway.model.webhooks import OPENS_AFTER
+from headway.api.schemas.webhooks import render
+from headway.engine.webhooks.deliverer import Deliverer
+from headway.engine.webhooks.http_client import Guard
+from headway.model.webhooks.webhook import OPENS_AFTER
 from tests.support.browser import Tabs
 from tests.support.forms import csrf, fill, post, read
 from tests.support.receivers import Receiver, answer, receiver
 from tests.support.service import Site
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.shown
 
 HOSTILE = "<script>alert('x')</script>"
 SECRET = re.compile(r'<pre class="secret" id="secret">(whsec_[\w+/=]+)</pre>')
@@ -141,7 +143,7 @@ def test_a_webhook_is_edited_disabled_enabled_and_deleted(site: Site) -> None:
     assert site.app.client.webhooks.get(1).url == "https://c.example"
     assert "is disabled" in fill(site.http, "/webhooks/1", "/webhooks/1/disable").text
     text = read(site.http, "/webhooks/1")
-    assert "Nothing is sent to it. Enable it to go on." in text
+    assert "Nothing is sent to it. Enable it to continue." in text
     refused = fill(site.http, "/webhooks/1", "/webhooks/1/test").text
     assert "enable it first" in refused
     assert "Webhook 1 is enabled." in fill(site.http, "/webhooks/1", "/webhooks/1/enable").text
@@ -234,7 +236,7 @@ def test_the_log_is_filtered_and_paged(site: Site, good: Receiver) -> None:
     site.app.client.webhooks.create(good.url)
     assert "Nothing was sent to it yet." in read(site.http, "/webhooks/1")
     happen(site, 3)
-    assert "Nobody has sent the test yet (delivery 4)" in fill(site.http, "/webhooks/1", "/webhooks/1/test").text
+    assert "The test is not sent yet (delivery 4)" in fill(site.http, "/webhooks/1", "/webhooks/1/test").text
     for query, expected in {
         "": ["4", "3", "2", "1"],
         "event=webhook.test": ["4"],
@@ -318,7 +320,7 @@ def test_a_browser_makes_tests_and_deletes_a_webhook(tabs: Tabs, desk: Site, goo
     expect(page.locator("#secret")).to_have_text(re.compile("^whsec_"))
     page.get_by_role("link", name="To webhook #1").click()
     page.get_by_role("button", name="Send a test").click()
-    expect(page.locator("#said")).to_contain_text("Nobody has sent the test yet")
+    expect(page.locator("#said")).to_contain_text("The test is not sent yet")
     deliver(desk)
     expect(page.locator("#delivery-1")).to_contain_text("DELIVERED")
     page.get_by_role("link", name="#1", exact=True).click()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.core import TyperGroup
 
-from headway.cli.commands import build
+from headway.cli.tree import build
 from tests.docs.pages import ROOT
 
 PAGE = ROOT / "docs" / "cli.md"

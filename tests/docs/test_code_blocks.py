@@ -10,14 +10,16 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from typer.core import TyperCommand, TyperGroup
 
 from headway import App
-from headway.cli.commands import build
+from headway.cli.tree import build
 from tests.docs.pages import PAGES, ROOT, Block, blocks, page_name
 
 _PRINTS = re.compile(r"^\s*print\(.*\)  # (.+)$")
@@ -61,7 +63,10 @@ def test_python_blocks_run(
     """All blocks of a page in order, in one namespace. What a page says that `print` prints is printed."""
     if "DATABASE_URL" in page.read_text("utf-8"):
         monkeypatch.setenv("DATABASE_URL", request.getfixturevalue("empty_postgres_url"))
-    names: dict[str, Any] = {"__name__": "page"}
+    module = ModuleType("page")
+    module.__spec__ = ModuleSpec("page", None)
+    monkeypatch.setitem(sys.modules, "page", module)  # tasks are declared in modules
+    names: dict[str, Any] = vars(module)
     try:
         for block in of_language(page, "python"):
             _run(page, folder, block, names)

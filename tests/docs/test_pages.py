@@ -9,12 +9,12 @@ import pytest
 
 import headway
 from headway import errors, testing
-from headway.config.known import KNOWN
-from headway.engine.context import Context
-from headway.engine.task import Wishes, make_options
-from headway.model.job import ON_ERROR, ON_LOST, ON_SHUTDOWN
-from headway.model.outcome import FailureKind
-from headway.model.states import State, Verb
+from headway.config.schema import KNOWN
+from headway.engine.execution.context import Context
+from headway.engine.tasks.task import JobOptions, make_options
+from headway.model.jobs.job import ON_ERROR, ON_LOST, ON_SHUTDOWN
+from headway.model.jobs.outcome import FailureKind
+from headway.model.jobs.states import State, Verb
 from tests.docs.pages import PAGES, ROOT, anchors, links, page_name
 
 SOURCE = ROOT / "src" / "headway"
@@ -87,7 +87,7 @@ def test_every_option_of_a_task_is_explained() -> None:
 
 
 def test_every_wish_is_explained() -> None:
-    wishes = _parameters(Wishes.__init__) - {"self", "spec", "options"}
+    wishes = _parameters(JobOptions.__init__) - {"self", "spec", "options"}
     assert [name for name in sorted(wishes) if not mentions(text_of("docs/tasks.md"), name)] == []
     later = ("delay", "not_before", "expires_at", "key", "hold", "connection")
     assert [name for name in later if not mentions(text_of("docs/jobs.md"), name)] == []

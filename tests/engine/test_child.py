@@ -20,11 +20,11 @@ from typing import Any
 import pytest
 
 from headway import errors
-from headway.engine import processes
-from headway.engine.context import Stop, Work
-from headway.engine.loading import load_task
-from headway.engine.slot import Child
-from headway.model.outcome import Completed, Failed, FailureKind, Outcome, Skipped, Stopped
+from headway.engine.execution import process_tree
+from headway.engine.execution.child_process import Child
+from headway.engine.execution.context import StopFlag, WorkItem
+from headway.engine.tasks.loader import load_task
+from headway.model.jobs.outcome import Completed, Failed, FailureKind, NeverBegan, Outcome, Skipped, StoppedByRequest
 
 TASKS = "tests.support.tasks_for_child"
 DEADLINE = 30.0
@@ -85,7 +85,7 @@ def child() -> Iterator[Child]:
     child = Child.start()
     yield child
     child.close()
-    assert processes.members(child.tag) == []
+    assert process_tree.members(child.tag) == []
 
 
 @pytest.fixture
@@ -109,8 +109,8 @@ def roster(tmp_path: Path) -> Iterator[tuple[str, int]]:
     os.close(fd)
 
 
-def work(task: str, *, module: str | None = TASKS, **params: object) -> Work:
-    return Work(job_id=7, task=task, fence=3, attempt=2, params=params, module=module)
+def work(task: str, *, module: str | None = TASKS, **params: object) -> WorkItem:
+    return WorkItem(job_id=7, task=task, fence=3, attempt=2, params=params, module=module)
 
 
 def start(pool: ThreadPoolExecutor, child: Child, sink: Recorder, task: str, **params: Any) -> Future[Outcome]:
@@ -157,7 +157,7 @@ def test_a_result_comes_back(child: Child, sink: Recorder):
 
 
 def test_the_context_says_what_the_work_is(child: Child, sink: Recorder):
-    job = Work(7, "describe", 3, 2, {}, {"chapter": 1}, results={"a": 1}, module=TASKS)
+    job = WorkItem(7, "describe", 3, 2, {}, {"chapter": 1}, results={"a": 1}, module=TASKS)
 
     assert result_of(child.run(job, sink)) == [7, "describe", 2, 3, {"chapter": 1}, {"a": 1}, False]
 
@@ -296,7 +296,9 @@ def test_a_dead_child_is_not_usable(child: Child, sink: Recorder):
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
 
     assert not child.usable
-    assert failure(child.run(work("nothing"), sink)).exit_code == -signal.SIGKILL
+    outcome = child.run(work("nothing"), sink)
+    assert isinstance(outcome, NeverBegan), "it died before it could take the work"
+    assert "killed by SIGKILL" in outcome.error
     with pytest.raises(errors.WrongState):
         child.run(work("nothing"), sink)
 
@@ -405,11 +407,11 @@ def test_long_lines_are_cut_into_pieces(child: Child, sink: Recorder):
 def test_output_between_jobs_belongs_to_none(child: Child, sink: Recorder, tmp_path: Path):
     fifo = str(tmp_path / "now")
     os.mkfifo(fifo)
-    child.run(work("print_when_told", fifo=fifo), sink)
+    child.run(work("print_when_told", module="tests.support.tasks_with_thread", fifo=fifo), sink)
     with open(fifo, "w"):
         out = child._process.stdout
         assert out is not None
-        assert select.select([out.fileno()], [], [], DEADLINE)[0]
+    assert select.select([out.fileno()], [], [], DEADLINE)[0]
 
     child.run(work("nothing"), sink)
 
@@ -431,12 +433,12 @@ def test_progress_is_shown_while_the_work_waits(child: Child, sink: Recorder, po
     sink.wait_for("progress 9")
 
     child.stop(DEADLINE)
-    assert running.result(DEADLINE) == Stopped()
+    assert running.result(DEADLINE) == StoppedByRequest()
 
 
 def test_spending_is_summed_and_ends_at_the_cap(child: Child, sink: Recorder):
     budget, spent = {"tokens": 20.0, "usd": 1.0}, {"tokens": 10.0}
-    job = Work(7, "spend", 3, 2, {"amounts": [4, 5, 6]}, budget=budget, spent=spent, module=TASKS)
+    job = WorkItem(7, "spend", 3, 2, {"amounts": [4, 5, 6]}, budget=budget, spent=spent, module=TASKS)
 
     outcome = child.run(job, sink)
 
@@ -518,7 +520,7 @@ def test_an_error_of_the_sink_ends_the_work(child: Child, sink: Recorder):
         child.run(work("refuse_to_stop"), sink)
 
     assert not child.usable
-    assert processes.members(child.tag) == []
+    assert process_tree.members(child.tag) == []
 
 
 # --- stopping -----------------------------------------------------------------------------------------------------
@@ -531,7 +533,7 @@ def test_work_stops_when_asked(child: Child, sink: Recorder, pool: ThreadPoolExe
 
     assert child.stop(DEADLINE)
 
-    assert running.result(DEADLINE) == Stopped()
+    assert running.result(DEADLINE) == StoppedByRequest()
     assert not child.usable
 
 
@@ -551,7 +553,7 @@ def test_a_stop_point_is_not_followed_by_a_second_stop(child: Child, sink: Recor
 
     child.stop(DEADLINE)
 
-    assert running.result(DEADLINE) == Stopped()
+    assert running.result(DEADLINE) == StoppedByRequest()
     assert sink.logged() == ["looping", "cleaned up"]
 
 
@@ -570,7 +572,7 @@ def test_work_that_ignores_the_request_is_killed(child: Child, sink: Recorder, p
 
     child.stop(TIME_TO_ANSWER)
 
-    assert running.result(DEADLINE) == Stopped(-signal.SIGKILL)
+    assert running.result(DEADLINE) == StoppedByRequest(-signal.SIGKILL)
     assert sink.logged() == ["asleep", "no"]
 
 
@@ -581,7 +583,7 @@ def test_a_second_request_can_shorten_the_grace(child: Child, sink: Recorder, po
     child.stop(DEADLINE * 10)
     child.stop(0)
 
-    assert running.result(DEADLINE) == Stopped(-signal.SIGKILL)
+    assert running.result(DEADLINE) == StoppedByRequest(-signal.SIGKILL)
 
 
 def test_work_that_completes_first_is_completed(child: Child, sink: Recorder, pool: ThreadPoolExecutor):
@@ -599,16 +601,16 @@ def test_a_request_reaches_work_that_has_not_begun(sink: Recorder, pool: ThreadP
         running = start(pool, child, sink, "sleep")
         while not child.stop(DEADLINE):
             assert not running.done()
-        assert running.result(DEADLINE) == Stopped()
+        assert running.result(DEADLINE) == StoppedByRequest()
         child.close()
 
 
 def test_a_request_made_before_the_run_is_heard(child: Child, sink: Recorder):
-    stop = Stop()
+    stop = StopFlag()
     stop.asked = True
     assert not child.stop(DEADLINE)
 
-    assert child.run(work("sleep"), sink, grace=DEADLINE, stop=stop) == Stopped()
+    assert child.run(work("sleep"), sink, grace=DEADLINE, stop=stop) == StoppedByRequest()
 
 
 def test_an_import_can_be_stopped(child: Child, sink: Recorder, pool: ThreadPoolExecutor, tmp_path: Path):
@@ -619,7 +621,7 @@ def test_an_import_can_be_stopped(child: Child, sink: Recorder, pool: ThreadPool
 
     child.stop(DEADLINE)
 
-    assert running.result(DEADLINE) == Stopped()
+    assert running.result(DEADLINE) == StoppedByRequest()
 
 
 def test_nothing_is_stopped_when_nothing_runs(child: Child, sink: Recorder):
@@ -638,7 +640,7 @@ def test_signals_from_elsewhere_do_not_stop_work(child: Child, sink: Recorder, p
     assert not running.done()
 
     child.stop(DEADLINE)
-    assert running.result(DEADLINE) == Stopped()
+    assert running.result(DEADLINE) == StoppedByRequest()
 
 
 def test_a_worker_that_ignores_signals_has_children_that_stop(sink: Recorder, pool: ThreadPoolExecutor):
@@ -652,7 +654,7 @@ def test_a_worker_that_ignores_signals_has_children_that_stop(sink: Recorder, po
 
     child.stop(DEADLINE)
 
-    assert running.result(DEADLINE) == Stopped()
+    assert running.result(DEADLINE) == StoppedByRequest()
     child.close()
 
 
@@ -689,11 +691,11 @@ def test_a_sink_that_waits_does_not_keep_work_alive(child: Child, sink: Recorder
 
     child.stop(0)
     pidfd = os.pidfd_open(child.pid)
-    assert processes.ended(pidfd, DEADLINE)
+    assert process_tree.ended(pidfd, DEADLINE)
     os.close(pidfd)
     leave.set()
 
-    assert running.result(DEADLINE) == Stopped(-signal.SIGKILL)
+    assert running.result(DEADLINE) == StoppedByRequest(-signal.SIGKILL)
 
 
 def test_old_kernels_have_no_pidfd(sink: Recorder, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch):
@@ -704,7 +706,7 @@ def test_old_kernels_have_no_pidfd(sink: Recorder, pool: ThreadPoolExecutor, mon
     running = start(pool, child, sink, "refuse_to_stop")
     sink.wait_for("asleep")
     child.stop(0)
-    assert running.result(DEADLINE) == Stopped(-signal.SIGKILL)
+    assert running.result(DEADLINE) == StoppedByRequest(-signal.SIGKILL)
     child.close()
 
     child = Child.start()
@@ -750,6 +752,12 @@ def test_a_fork_has_no_use_of_the_context(child: Child, sink: Recorder):
     assert sink.logged("INFO") == ["Refused: the context belongs to the process of the task, not to one it forked"]
 
 
+def test_a_signal_reaches_a_process_that_the_task_has_just_forked(child: Child, sink: Recorder):
+    """A lost SIGTERM would leave `Pool.terminate` waiting for ever."""
+    assert result_of(child.run(work("end_forks", count=50), sink)) == [-signal.SIGTERM] * 50
+    assert child.usable
+
+
 def test_a_pool_of_processes_works_and_ends(child: Child, sink: Recorder):
     assert result_of(child.run(work("use_pool"), sink)) == [1, 4, 9]
     assert child.usable
@@ -762,7 +770,7 @@ def test_a_stop_ends_the_whole_tree(child: Child, sink: Recorder, pool: ThreadPo
 
     child.stop(0)
 
-    assert running.result(DEADLINE) == Stopped(-signal.SIGKILL)
+    assert running.result(DEADLINE) == StoppedByRequest(-signal.SIGKILL)
     wait_for_end(fd)
 
 
@@ -770,7 +778,7 @@ PARENT = """
 import sys
 sys.path[:] = {path!r}
 from tests.engine.test_child import Recorder, work
-from headway.engine.slot import Child
+from headway.engine.execution.child_process import Child
 child = Child.start()
 child.run(work("keep_processes", fifo={fifo!r}, count=4), Recorder())
 """
@@ -788,7 +796,7 @@ def test_work_dies_with_its_worker(roster: tuple[str, int], forks: bool):
         parent.kill()
         wait_for_end(fd)
     finally:
-        parent.wait()
+        parent.wait(60)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(parent.pid, signal.SIGKILL)
 
@@ -796,13 +804,13 @@ def test_work_dies_with_its_worker(roster: tuple[str, int], forks: bool):
 def test_closing_ends_an_idle_child(sink: Recorder):
     child = Child.start()
     child.run(work("nothing"), sink)
-    assert processes.alive(child.pid, child.start_time)
-    assert processes.members(child.tag) == [child.pid] == [child.pgid]
+    assert process_tree.alive(child.pid, child.start_time)
+    assert process_tree.members(child.tag) == [child.pid] == [child.pgid]
 
     child.close()
     child.close()
 
-    assert not processes.alive(child.pid, child.start_time)
+    assert not process_tree.alive(child.pid, child.start_time)
     assert not child.usable
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from headway.engine import processes
-from headway.engine.context import Work
-from headway.engine.slot import Child
-from headway.model.outcome import Completed, Failed, FailureKind, Outcome, Stopped
+from headway.engine.execution import process_tree
+from headway.engine.execution.child_process import Child
+from headway.engine.execution.context import WorkItem
+from headway.model.jobs.outcome import Completed, Failed, FailureKind, Outcome, StoppedByRequest
 from tests.engine.test_child import DEADLINE, SOON, Recorder
 
 OK = Completed('{"exit_code":0}')
@@ -48,11 +48,11 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
-def command(argv: object, **params: Any) -> Work:
-    return Work(7, "command", 3, 2, {"argv": argv, **params}, module="headway.tasks.command")
+def command(argv: object, **params: Any) -> WorkItem:
+    return WorkItem(7, "command", 3, 2, {"argv": argv, **params}, module="headway.tasks.command")
 
 
-def sh(script: str, **params: Any) -> Work:
+def sh(script: str, **params: Any) -> WorkItem:
     return command(script, shell=True, **params)
 
 
@@ -169,14 +169,14 @@ def test_a_command_that_leaves_something_in_the_background_ends(child: Child, si
         ({"argv": " ", "shell": True}, "params.argv is empty"),
         ({"argv": ["no-such-program-here"]}, "a program that cannot be run: no-such-program-here"),
         ({"argv": ["/etc"]}, "a program that cannot be run: /etc (Permission denied)"),
-        ({"argv": ["true"], "cwd": "/no/such/folder"}, "params.cwd is no folder on this machine: /no/such/folder"),
+        ({"argv": ["true"], "cwd": "/no/such/folder"}, "params.cwd is not a folder on this machine: /no/such/folder"),
         ({"argv": ["true"], "env": {"A=B": "c"}}, "has the name 'A=B'"),
         ({"argv": ["true", "a\0b"]}, "cannot be passed to a program"),
         ({"argv": ["true"], "colour": "grey"}, "unexpected keyword argument 'colour'"),
     ],
 )
 def test_params_that_cannot_work_are_bad_params(child: Child, sink: Recorder, params: dict[str, Any], problem: str):
-    failed = failure(child.run(Work(7, "command", 3, 2, params), sink))
+    failed = failure(child.run(WorkItem(7, "command", 3, 2, params), sink))
 
     assert failed.kind is FailureKind.BAD_PARAMS
     assert problem in failed.error
@@ -192,7 +192,7 @@ def test_a_stopped_command_gets_the_time_to_clean_up(child: Child, sink: Recorde
 
     child.stop(DEADLINE)
 
-    assert running.result(DEADLINE) == Stopped(4)
+    assert running.result(DEADLINE) == StoppedByRequest(4)
     assert sink.logged("INFO") == ["ready", "cleaning"]
 
 
@@ -203,8 +203,8 @@ def test_a_stop_reaches_all_below_the_command(child: Child, sink: Recorder, pool
 
     child.stop(DEADLINE)
 
-    assert isinstance(running.result(DEADLINE), Stopped)
-    assert processes.members(child.tag) == []
+    assert isinstance(running.result(DEADLINE), StoppedByRequest)
+    assert process_tree.members(child.tag) == []
 
 
 def test_a_command_that_ignores_the_request_is_killed(child: Child, sink: Recorder, pool: ThreadPoolExecutor):
@@ -213,8 +213,8 @@ def test_a_command_that_ignores_the_request_is_killed(child: Child, sink: Record
 
     child.stop(SOON)
 
-    assert running.result(DEADLINE) == Stopped(-signal.SIGKILL)
-    assert processes.members(child.tag) == []
+    assert running.result(DEADLINE) == StoppedByRequest(-signal.SIGKILL)
+    assert process_tree.members(child.tag) == []
 
 
 def test_a_command_over_its_time_fails(child: Child, sink: Recorder):
@@ -226,6 +226,6 @@ def test_a_command_over_its_time_fails(child: Child, sink: Recorder):
 def test_a_command_is_found_without_naming_its_module(child: Child, sink: Recorder):
     program = [sys.executable, "-I", "-S", "-c", "import sys; print(sys.argv[1])", json.dumps({"a": 1})]
 
-    assert child.run(Work(7, "command", 3, 2, {"argv": program}), sink) == OK
+    assert child.run(WorkItem(7, "command", 3, 2, {"argv": program}), sink) == OK
 
     assert sink.logged() == ['{"a": 1}']

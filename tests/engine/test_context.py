@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from headway import errors
-from headway.engine.calling import (
+from headway.engine.execution.context import BudgetExceeded, Context, OutputLines, StopFlag, WorkItem, clean
+from headway.engine.execution.outcome import (
     CommandFailed,
     completed,
     failure_of,
@@ -20,10 +21,18 @@ from headway.engine.calling import (
     outcome_to_dict,
     wants_context,
 )
-from headway.engine.context import BudgetExceeded, Context, Lines, Stop, Work, clean
-from headway.model.outcome import Completed, Failed, FailureKind, Interrupted, Lost, Outcome, Skipped, Stopped
+from headway.model.jobs.outcome import (
+    Completed,
+    Failed,
+    FailureKind,
+    Interrupted,
+    Lost,
+    Outcome,
+    Skipped,
+    StoppedByRequest,
+)
 
-WORK = Work(job_id=7, task="story.generate", fence=3, attempt=2, params={"topic": "fog"})
+WORK = WorkItem(job_id=7, task="story.generate", fence=3, attempt=2, params={"topic": "fog"})
 
 
 class Recorder:
@@ -57,16 +66,16 @@ def ctx(sink: Recorder) -> Context:
 
 
 def context(sink: Recorder, *, budget: dict[str, float], spent: dict[str, float] | None = None) -> Context:
-    return Context(Work(7, "t", 3, 2, {}, budget=budget, spent=spent or {}), sink)
+    return Context(WorkItem(7, "t", 3, 2, {}, budget=budget, spent=spent or {}), sink)
 
 
 # --- the work -----------------------------------------------------------------------------------------------------
 
 
 def test_work_survives_a_journey():
-    work = Work(7, "t", 3, 2, {"a": [1]}, {"c": 1}, {"usd": 1.5}, {"usd": 0.5}, {"step": None}, "my.module")
+    work = WorkItem(7, "t", 3, 2, {"a": [1]}, {"c": 1}, {"usd": 1.5}, {"usd": 0.5}, {"step": None}, "my.module")
 
-    assert Work.from_json(work.to_json()) == work
+    assert WorkItem.from_json(work.to_json()) == work
     assert json.loads(WORK.to_json())["module"] is None
 
 
@@ -90,7 +99,7 @@ def test_progress_goes_on_where_an_earlier_try_ended(ctx: Context, sink: Recorde
     assert [report[1:3] for report in sink.reports[3:]] == [(2, None), (3, None), (4, None)]
     assert list(ctx.progress("ab", total=9, start=2)) == ["a", "b"], "a total that is given is the whole"
     assert [report[1:3] for report in sink.reports[6:]] == [(2, 9), (3, 9), (4, 9)]
-    with pytest.raises(errors.BadInput, match="start must be a number from 0 on"):
+    with pytest.raises(errors.BadInput, match="start must be a number of at least 0"):
         next(ctx.progress("ab", start=-1))
 
 
@@ -102,7 +111,7 @@ def test_progress_without_a_length_has_no_total(ctx: Context, sink: Recorder):
 
 
 def test_progress_is_a_stop_point(sink: Recorder):
-    stop = Stop()
+    stop = StopFlag()
     ctx = Context(WORK, sink, stop)
     items = ctx.progress(itertools.count())
     assert [next(items), next(items)] == [0, 1]
@@ -120,7 +129,7 @@ def test_progress_is_a_stop_point(sink: Recorder):
 
 @pytest.mark.parametrize("done", [-1, float("nan"), float("inf"), 10**400, "3", None, True])
 def test_progress_is_a_number(ctx: Context, sink: Recorder, done: float):
-    with pytest.raises(errors.BadInput, match="done must be a number from 0 on"):
+    with pytest.raises(errors.BadInput, match="done must be a number of at least 0"):
         ctx.report(done)
     assert sink.reports == []
 
@@ -201,7 +210,7 @@ def test_spending_is_a_number(ctx: Context, sink: Recorder, amount: float):
 
 
 def test_the_last_checkpoint_is_the_newest(sink: Recorder):
-    ctx = Context(Work(7, "t", 3, 2, {}, {"chapter": 1}), sink)
+    ctx = Context(WorkItem(7, "t", 3, 2, {}, {"chapter": 1}), sink)
     assert ctx.last_checkpoint == {"chapter": 1}
 
     value = {"chapter": [2]}
@@ -250,7 +259,7 @@ def test_a_file_is_attached_by_its_whole_path(ctx: Context, sink: Recorder, tmp_
 def test_lines_come_out_whole_however_they_come_in():
     text = "one\n\ntwo ✓\r\nthree"
     for size in range(1, 12):
-        data, lines, got = text.encode(), Lines(), []
+        data, lines, got = text.encode(), OutputLines(), []
         for n in range(0, len(data), size):
             got += lines.feed(data[n : n + size])
         assert got + lines.end() == ["one", "", "two ✓", "three"]
@@ -258,7 +267,7 @@ def test_lines_come_out_whole_however_they_come_in():
 
 
 def test_of_a_progress_bar_the_end_is_kept():
-    lines = Lines()
+    lines = OutputLines()
 
     got = [line for n in range(5000) for line in lines.feed(b"\r%d %%" % n)]
     got += lines.feed(b"\rdone\n")
@@ -267,7 +276,7 @@ def test_of_a_progress_bar_the_end_is_kept():
 
 
 def test_long_lines_come_in_pieces_of_whole_characters():
-    lines = Lines()
+    lines = OutputLines()
 
     got = lines.feed("✓".encode() * 10_000) + lines.end()
 
@@ -276,7 +285,7 @@ def test_long_lines_come_in_pieces_of_whole_characters():
 
 
 def test_whatever_is_not_text_becomes_text():
-    assert Lines().feed(b"a\x00\xff\n") == ["a\ufffd\ufffd"]
+    assert OutputLines().feed(b"a\x00\xff\n") == ["a\ufffd\ufffd"]
     assert clean("\ud800ok\x00") == "\ufffdok\ufffd"
 
 
@@ -305,9 +314,9 @@ def test_a_value_is_a_completion():
         (errors.Fail(), Failed(FailureKind.EXCEPTION, "the task failed", final=True)),
         (errors.Skip("empty"), Skipped("empty")),
         (errors.Skip(), Skipped("nothing to do")),
-        (errors.Stopped("asked"), Stopped()),
-        (errors.Stopped(-15), Stopped(-15)),
-        (asyncio.CancelledError(), Stopped()),
+        (errors.Stopped("asked"), StoppedByRequest()),
+        (errors.Stopped(-15), StoppedByRequest(-15)),
+        (asyncio.CancelledError(), StoppedByRequest()),
         (BudgetExceeded("usd", 2, 1), Failed(FailureKind.BUDGET, "budget for usd used up: 2 of 1")),
         (errors.BadInput("params.a is odd", code="bad_params"), Failed(FailureKind.BAD_PARAMS, "params.a is odd")),
         (CommandFailed(3), Failed(FailureKind.EXIT_CODE, "the command exited with code 3", exit_code=3)),

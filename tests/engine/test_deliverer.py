@@ -16,22 +16,23 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from headway.api.wire.hooks import render
-from headway.api.wire.jobs import job_json
+from headway.api.schemas.jobs import job_json
+from headway.api.schemas.webhooks import render
 from headway.clock import micros
-from headway.engine import deliverer as engine
-from headway.engine import turns
-from headway.engine.deliverer import Deliverer
-from headway.engine.sending import Guard, Request, Sent
+from headway.engine.webhooks import deliverer as engine
+from headway.engine.webhooks import fairness
+from headway.engine.webhooks.deliverer import Deliverer
+from headway.engine.webhooks.http_client import Guard, Request, SentRequest
 from headway.errors import NotFound, WrongState
-from headway.model import webhooks as model
-from headway.model.hook_words import standing
-from headway.model.job import Options
-from headway.model.webhooks import Delivery, Outcome
+from headway.model.jobs.job import Options
+from headway.model.webhooks import webhook as model
+from headway.model.webhooks.webhook import Delivery, Outcome
 from headway.store.db import open_database
-from headway.store.deliveries import LOST
-from headway.store.reading import view
+from headway.store.jobs.views import view
+from headway.store.webhooks.deliveries import LOST
+from headway.text.webhooks import standing
 from headway.verify import check
+from tests.support.deadlines import join
 from tests.support.life import BROKEN, Life
 from tests.support.receivers import Receiver, answer, drip, flood, hang, receiver, reset
 from tests.support.waiting import until
@@ -218,7 +219,7 @@ BAD = {
     "500": (answer(500, b"broken"), 500, "it answered 500"),
     "404": (answer(404), 404, "it answered 404"),
     "a byte at a time": (drip(b"HTTP/1.1 200 OK\r\nX: ", b"x"), None, "no complete answer"),
-    "no HTTP": (drip(b"hello\r\n\r\n", b""), None, "not HTTP"),
+    "no HTTP": (drip(b"hello\r\n\r\n", b""), None, "not a complete HTTP response"),
 }
 
 
@@ -298,7 +299,7 @@ def test_410_ends_the_endpoint(life: Life) -> None:
         deliverer.run_dry()
         life.in_state("COMPLETED")
         deliverer.run_dry()
-        assert len(one.received) <= turns.PER_RECEIVER
+        assert len(one.received) <= fairness.PER_RECEIVER
     ended = found(life)
     assert {one.status for one in ended} == {"FAILED"}
     assert len(ended) == 7  # nothing is made for a receiver that is gone
@@ -331,7 +332,7 @@ def test_one_that_hangs_leaves_room_for_the_others(life: Life) -> None:
             life.in_state("COMPLETED")
         deliverer = Hand(life, Guard(allow_private=True, deadline=20.0), senders=6)
         until(lambda: (deliverer.tick(), len(good.received) == 10)[1], "the good ones")
-        assert len(bad.received) == turns.PER_RECEIVER
+        assert len(bad.received) == fairness.PER_RECEIVER
         bad.close()
         assert deliverer.settle(30)
         deliverer.tick()
@@ -357,7 +358,7 @@ def test_a_failing_endpoint_is_opened_and_probed_with_its_oldest(life: Life) -> 
         assert opened.opened_at is not None
         assert opened.probe_at == opened.opened_at + micros(model.FIRST_PROBE)
         sent = len(one.received)
-        assert sent <= model.OPENS_AFTER + turns.PER_RECEIVER  # those that were on their way when it opened
+        assert sent <= model.OPENS_AFTER + fairness.PER_RECEIVER  # those that were on their way when it opened
         used = [one.tries for one in found(life)]
         assert used[10:] == [0] * 10
         # A day of nothing but probes: each with the oldest that is left.
@@ -442,7 +443,7 @@ def test_what_a_dead_process_had_in_hand_is_sent_again(life: Life) -> None:
     (delivery,) = found(life)
     assert (delivery.status, delivery.tries, delivery.lost) == ("DELIVERED", 1, 1)
     assert [one.error for one in life.client.webhooks.tries(delivery.id)] == [
-        "the process that sent it ended before it could tell: it may have arrived",
+        "the sending process ended before it recorded the outcome: the message may have arrived",
         None,
     ]
     assert kinds(life, "delivery") == ["delivery.delivered"]
@@ -529,7 +530,7 @@ def test_two_deliverers_send_each_once(life: Life) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            join(thread)
         assert len(one.received) == 40
         assert len({r.headers["webhook-id"] for r in one.received}) == 40
 
@@ -585,9 +586,9 @@ def test_it_wakes_at_once_when_a_delivery_is_made(now: Life) -> None:
 def test_what_is_under_way_when_it_stops_is_recorded(now: Life) -> None:
     gate = threading.Event()
 
-    def slow(request: Request, guard: Guard) -> Sent:
+    def slow(request: Request, guard: Guard) -> SentRequest:
         gate.wait(30)
-        return Sent(Outcome(200, None))
+        return SentRequest(Outcome(200, None))
 
     now.client.webhooks.create("https://hook.example/")
     now.in_state("COMPLETED")
@@ -629,24 +630,24 @@ def test_a_test_is_ahead_of_what_waits(life: Life) -> None:
         deliverer.tick()
         assert deliverer.settle(30)
         first = [got.headers["x-job-event"] for got in one.received]
-        assert sorted(first) == ["job.run.completed"] * turns.PER_RECEIVER + ["webhook.test"]
-        assert {got.headers.get("x-job-id") for got in one.received} == {None, *map(str, jobs[: turns.PER_RECEIVER])}
+        assert sorted(first) == ["job.run.completed"] * fairness.PER_RECEIVER + ["webhook.test"]
+        assert {got.headers.get("x-job-id") for got in one.received} == {None, *map(str, jobs[: fairness.PER_RECEIVER])}
         deliverer.run_dry()
     assert {one.status for one in found(life)} == {"DELIVERED"}
 
 
 def test_a_test_finds_room_beside_others_that_hang(life: Life) -> None:
-    with receiver(*[hang] * turns.PER_RECEIVER, answer()) as one, receiver(hang) as other:
+    with receiver(*[hang] * fairness.PER_RECEIVER, answer()) as one, receiver(hang) as other:
         life.client.webhooks.create(one.url, ["job.run.completed"])
         life.client.webhooks.create(other.url, ["job.run.completed"])
-        for _ in range(turns.PER_RECEIVER):
+        for _ in range(fairness.PER_RECEIVER):
             life.in_state("COMPLETED")
-        deliverer = Hand(life, Guard(allow_private=True, deadline=30.0), senders=2 * turns.PER_RECEIVER)
+        deliverer = Hand(life, Guard(allow_private=True, deadline=30.0), senders=2 * fairness.PER_RECEIVER)
         deliverer.tick()
-        one.await_received(turns.PER_RECEIVER)
+        one.await_received(fairness.PER_RECEIVER)
         made = life.client.webhooks.test(1)
         until(lambda: (deliverer.tick(), life.client.webhooks.delivery(made.id).status == "DELIVERED")[1], "the test")
-        assert len(deliverer.at_work) == 2 * turns.PER_RECEIVER
+        assert len(deliverer.at_work) == 2 * fairness.PER_RECEIVER
         one.close()
         other.close()
         assert deliverer.settle(60)
@@ -704,7 +705,7 @@ def test_a_failing_receiver_says_why(life: Life) -> None:
         Hand(life, Guard(resolve=lambda *_: ["10.0.0.1"])).turn()
         said = hooks.get(1).reason or ""
         assert "hook.example is 10.0.0.1, a private address" in said
-        assert "`webhooks.allow_private` in the settings opens these" in said
+        assert "set `webhooks.allow_private` to allow it" in said
         assert said in standing(hooks.get(1), life.clock.now()).text
         life.clock.advance(2)
         Hand(life, Guard(allow_private=True, resolve=lambda *_: ["127.0.0.1"])).turn()

@@ -21,17 +21,20 @@ from typing import Any
 
 import pytest
 
-from headway import App, Context, faults
-from headway.engine import direct, limits
-from headway.engine import holder as holders
-from headway.engine.holder import Holder, Place, Terms
-from headway.engine.reserving import End, Wish
+from headway import App, Context, fault_points
+from headway.engine.client import limits
+from headway.engine.direct import call as direct_call
+from headway.engine.direct import reservation_holder as holders
+from headway.engine.direct.reservation_holder import HolderConfig, ReservationHolder, ReservedPlace
+from headway.engine.direct.reservations import End, ReservationRequest
 from headway.errors import BadInput, Busy, CommitUnknown, JobFailed, LeaseLost, NotFound, Unreachable
-from headway.model.job import SYSTEM, Reservation
-from headway.model.policies import Concurrency
-from headway.store import reservations, workers
+from headway.model.jobs.job import SYSTEM, Reservation
+from headway.model.queue.policies import Concurrency
+from headway.store import workers
+from headway.store.queue import reservations
 from headway.testing import drain
 from tests.support import tasks_for_worker
+from tests.support.deadlines import join
 from tests.support.waiting import until
 
 PATIENCE = 30.0
@@ -179,7 +182,7 @@ def test_the_child_is_stored_before_it_runs_and_forgotten_when_it_has_ended(app:
         ("raises.retry", "FAILED", "not yet"),
         ("raises.skip", "SKIPPED", "nothing new"),
         ("segfault", "FAILED", "SIGSEGV"),
-        ("cancels_itself", "FAILED", "nobody had asked"),
+        ("cancels_itself", "FAILED", "without a stop request"),
     ],
 )
 def test_what_goes_wrong_is_raised_and_recorded(app: App, task: str, outcome: str, words: str) -> None:
@@ -223,7 +226,7 @@ def test_what_is_wrong_is_refused_before_anything_is_stored(app: App) -> None:
         app.tasks["plain"].call("x")
     with pytest.raises(NotFound, match="did you mean plain"):
         app.direct("plian")
-    with pytest.raises(NotFound, match="this app has to have it"):
+    with pytest.raises(NotFound, match="declare the task in this app"):
         app.direct("unheard.of")
     with pytest.raises(BadInput, match="no resource is named 'gpu'") as raised:
         app.direct("add", {"a": 1, "b": 1}, resources=["gpu"])
@@ -239,7 +242,7 @@ def test_what_is_wrong_is_refused_before_anything_is_stored(app: App) -> None:
     "wish", [{"priority": 1}, {"delay": 1}, {"key": "k"}, {"hold": True}, {"expires_at": "2030-01-01T00:00:00Z"}]
 )
 def test_what_only_jobs_have_is_refused(app: App, wish: dict[str, Any]) -> None:
-    with pytest.raises(BadInput, match="is for jobs") as raised:
+    with pytest.raises(BadInput, match="applies to jobs only") as raised:
         app.direct("add", {"a": 1, "b": 1}, **wish)
     assert raised.value.field == next(iter(wish))
     with pytest.raises(BadInput, match="is for direct calls"):
@@ -281,7 +284,7 @@ def test_calls_are_let_in_in_their_order(app: App, doors: Doors, tmp_path: Path)
 
 def test_who_waits_too_long_is_told_so_and_gives_its_place_back(app: App, doors: Doors) -> None:
     with running_job(app, doors):
-        with pytest.raises(Busy, match="not let in within 50ms") as raised:
+        with pytest.raises(Busy, match="got no slot within 50ms") as raised:
             app.direct("add", {"a": 1, "b": 1}, wait=0.05)
         assert raised.value.facts["retry_after"] == 1
         with pytest.raises(Busy):
@@ -396,7 +399,7 @@ def interrupted_when(reached: Callable[[], bool]) -> Iterator[None]:
     try:
         yield
     finally:
-        thread.join()
+        join(thread)
         signal.signal(signal.SIGINT, before)
 
 
@@ -431,10 +434,10 @@ def test_work_that_does_not_stop_keeps_its_place_until_it_ends(
 ) -> None:
     def deaf() -> None:
         doors.began.append("deaf")
-        doors.open.wait()
+        doors.open.wait(600)
 
     app.task("deaf.thread", isolation="thread")(deaf)
-    monkeypatch.setattr("headway.engine.direct.STOP_SECONDS", 0.05)
+    monkeypatch.setattr("headway.engine.direct.call.STOP_SECONDS", 0.05)
     with pytest.raises(KeyboardInterrupt), interrupted_when(lambda: doors.began == ["deaf"]):
         app.direct("deaf.thread")
     assert rows(app)[0].status == "ACTIVE"
@@ -448,7 +451,7 @@ def test_work_that_does_not_stop_keeps_its_place_until_it_ends(
 def test_a_second_interrupt_leaves_the_place_to_the_end_of_the_work(app: App, doors: Doors) -> None:
     def deaf() -> None:
         doors.began.append("deaf")
-        doors.open.wait()
+        doors.open.wait(600)
 
     def asked() -> bool:
         under_way = [one.running for one in list(app.caller.calls.values())]
@@ -471,7 +474,7 @@ def interrupted_at(step: int) -> Iterator[None]:
     """Ctrl-C at one of the lines of a call, counted from its first, and at the entry of functions.
 
     Not at the lines that only open a block: no signal is looked at there, and its lock is taken in the same step."""
-    files, left = {inspect.getsourcefile(one) for one in (direct, holders)}, [step]
+    files, left = {inspect.getsourcefile(one) for one in (direct_call, holders)}, [step]
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
         file = frame.f_code.co_filename
@@ -518,9 +521,9 @@ def test_closing_the_app_stops_the_calls_of_other_threads(app: App, doors: Doors
         with elsewhere(lambda: app.direct("add", {"a": 1, "b": 1})) as waits:
             until(lambda: waiting(app) == 1)
             app.close()
-            with pytest.raises(LeaseLost, match="takes leave"):
+            with pytest.raises(LeaseLost, match="shutting down"):
                 waits.result(PATIENCE)
-        with pytest.raises(JobFailed, match="takes leave"):
+        with pytest.raises(JobFailed, match="shutting down"):
             running.result(PATIENCE)
     assert [(one.status, one.outcome) for one in rows(app)] == [("RELEASED", "ABANDONED")] * 2
 
@@ -535,7 +538,7 @@ def test_a_caller_that_was_given_up_stops_its_calls_and_begins_anew(database_url
         until(lambda: any(one.granted_at for one in rows(app)))
         old = app.caller.holder.who.id
         app.database.transact("give_up", lambda tx: workers.retire(tx, old, "presumed dead"))
-        with pytest.raises(JobFailed, match="given up by others"):
+        with pytest.raises(JobFailed, match="recovered this one as lost"):
             call.result(PATIENCE)
     assert rows(app)[0].outcome == "ABANDONED"
     assert app.direct("add", {"a": 1, "b": 1}) == 2
@@ -546,11 +549,11 @@ def test_a_caller_that_was_given_up_stops_its_calls_and_begins_anew(database_url
 
 def test_who_was_given_up_cannot_reserve(app: App) -> None:
     """Between the moment at which others gave it up and the beat that tells it so."""
-    holder = Holder(app.database, Terms())
+    holder = ReservationHolder(app.database, HolderConfig())
     holder.register()
     app.database.transact("give_up", lambda tx: workers.retire(tx, holder.who.id, "presumed dead"))
-    with pytest.raises(LeaseLost, match="given up"):
-        holder.reserve(Place(), Wish(app.client.tenant_id, "ada", task="add"), actor=SYSTEM)
+    with pytest.raises(LeaseLost, match="recovered this one as lost"):
+        holder.reserve(ReservedPlace(), ReservationRequest(app.client.tenant_id, "ada", task="add"), actor=SYSTEM)
     assert rows(app) == []
     holder.close()
 
@@ -560,10 +563,10 @@ def test_a_lease_that_cannot_be_renewed_stops_calls_and_the_process_lives(databa
     with elsewhere(lambda: app.direct("stands")) as call:
         until(lambda: app.caller.calls)
         holder = app.caller.holder
-        holder.hear({"late": 5.0, "why": "no answer"})
+        holder.lease.hear({"late": 5.0, "why": "no answer"})
         assert not call.done(), "it was renewed a moment ago"
-        holder.renewed = time.monotonic() - 50.0
-        holder.hear({"late": 50.0, "why": "no answer"})
+        holder.lease.renewed = time.monotonic() - 50.0
+        holder.lease.hear({"late": 50.0, "why": "no answer"})
         with pytest.raises(JobFailed, match="could not be renewed for 50 s"):
             call.result(PATIENCE)
     assert not holder.gone
@@ -576,7 +579,7 @@ def test_a_lease_that_cannot_be_renewed_stops_calls_and_the_process_lives(databa
 SLOW = """
 import pathlib, sys
 from headway import App
-from headway.engine import heartbeat
+from headway.engine.worker import heartbeat
 url, gate = sys.argv[1:]
 waits = f"import os, time\\nwhile not os.path.exists({gate!r}): time.sleep(0.01)\\n"
 heartbeat._BOOT = waits + heartbeat._BOOT
@@ -627,11 +630,11 @@ def once(point: str, error: BaseException) -> Iterator[None]:
         if name == point and left:
             raise left.pop()
 
-    faults.arm(act)
+    fault_points.arm(act)
     try:
         yield
     finally:
-        faults.arm(None)
+        fault_points.arm(None)
     assert not left, f"nobody passed {point}"
 
 
@@ -660,9 +663,9 @@ def test_a_result_is_answered_although_the_release_has_to_wait(app: App, point: 
 
 def test_one_who_waits_lets_itself_in_when_nobody_else_does(app: App) -> None:
     """No worker, nobody who settles: the one that waits looks for itself, and sees who is gone."""
-    first, second = Holder(app.database, Terms()), Holder(app.database, Terms())
-    wish = Wish(app.client.tenant_id, "ada", task="add")
-    places = [Place(), Place()]
+    first, second = ReservationHolder(app.database, HolderConfig()), ReservationHolder(app.database, HolderConfig())
+    wish = ReservationRequest(app.client.tenant_id, "ada", task="add")
+    places = [ReservedPlace(), ReservedPlace()]
     for holder, place in zip((first, second), places, strict=True):
         holder.register()
         holder.reserve(place, wish, actor=SYSTEM)
@@ -679,16 +682,16 @@ def test_one_who_waits_lets_itself_in_when_nobody_else_does(app: App) -> None:
 
 
 def test_one_whose_reservation_others_ended_hears_of_it(app: App) -> None:
-    holder = Holder(app.database, Terms())
+    holder = ReservationHolder(app.database, HolderConfig())
     holder.register()
-    wish = Wish(app.client.tenant_id, "ada", task="add")
-    has, waits = Place(), Place()
+    wish = ReservationRequest(app.client.tenant_id, "ada", task="add")
+    has, waits = ReservedPlace(), ReservedPlace()
     holder.reserve(has, wish, actor=SYSTEM)
     holder.reserve(waits, wish, actor=SYSTEM)
     number = waits.id or 0
     app.database.transact("end", lambda tx: reservations.end(tx, number, status="EXPIRED", actor=SYSTEM))
     holder.tick()
-    with pytest.raises(LeaseLost, match="others ended"):
+    with pytest.raises(LeaseLost, match="another process ended"):
         holder.wait_for(waits, 1.0, what="the call")
     holder.release(has, End("COMPLETED"))
     holder.close()

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from headway.engine.following import PAGE, LogFollower
+from headway.engine.events.log_follower import PAGE, LogFollower
 from headway.errors import NotFound
-from headway.model.job import Claim
-from headway.model.outcome import Completed
-from headway.store import reports
+from headway.model.jobs.job import Claim
+from headway.model.jobs.outcome import Completed
+from headway.store.jobs import reports
 from tests.support.life import Life
 
 
@@ -86,3 +86,19 @@ def test_a_job_that_is_pruned_while_it_is_followed_has_ended(life: Life) -> None
     following.look()
     following.job_id += 1_000_000  # as if it were gone
     assert following.look().ended
+
+
+def test_much_at_once_is_stored_in_chunks_and_read_in_pages(life: Life) -> None:
+    """A burst of lines was one chunk of up to 10 MiB, and every reader of it had it in memory."""
+    claim = life.claim(life.enqueue())
+    texts = [f"{n} {'x' * 5_000}" for n in range(100)]
+    write(life, claim, *texts)
+    life.end(claim, Completed("null"))
+    assert max(len(row[0]) for row in life.sql("select lines from hw_log")) < 2 * reports.CHUNK
+    following = follower(life, claim.job_id)
+    pages = [following.look()]
+    while not pages[-1].ended:
+        assert pages[-1].wait == 0
+        pages.append(following.look())
+    assert [line.message for page in pages for line in page.lines] == texts
+    assert all(sum(len(line.message) for line in page.lines) < 4 * reports.CHUNK for page in pages)

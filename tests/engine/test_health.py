@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 
 from headway.clock import micros
-from headway.engine.health import Reason, ready
 from headway.engine.loop import Loop
+from headway.engine.monitoring.readiness import Reason, ready
 from headway.errors import Unreachable
-from headway.store import sealing, workers
+from headway.store import workers
 from headway.store.db import open_database
-from headway.store.sealing import Seal
+from headway.store.postgres.row_security import RowSecurity
+from headway.store.transfer import seal
+from headway.store.transfer.seal import Seal
+from tests.support.deadlines import join
 from tests.support.life import Life
 
 
@@ -89,8 +92,8 @@ def test_a_late_tick_is_said(life: Life) -> None:
 
 
 def test_the_wall_is_said_when_it_is_not_on(life: Life) -> None:
-    assert ready(life.database, wall=lambda tx: "on").warnings == []
-    walled = ready(life.database, wall=lambda tx: "off: no role")
+    assert ready(life.database, wall=lambda tx: RowSecurity("on")).warnings == []
+    walled = ready(life.database, wall=lambda tx: RowSecurity("off", "no role"))
     assert walled.warnings == [Reason("wall_off", "the wall between tenants is off: no role")]
 
 
@@ -110,7 +113,7 @@ def test_a_loop_that_ended_by_itself_is_said(life: Life) -> None:
     loop = Round()
     loop.thread = threading.Thread(target=str)
     loop.thread.start()
-    loop.thread.join()
+    join(loop.thread)
     assert "has ended by itself" in str(ready(life.database, loops=[loop]).reasons[0])
     loop.stop()
     assert ready(life.database, loops=[loop]).ready
@@ -119,9 +122,9 @@ def test_a_loop_that_ended_by_itself_is_said(life: Life) -> None:
 def test_a_database_that_was_moved_is_not_ready(sqlite_url: str) -> None:
     with Life(sqlite_url) as life:
         assert ready(life.database).ready  # from here on it has a connection to read with
-        life.database.transact("seal", lambda tx: sealing.close(tx, Seal("a", "postgresql://h/x", 1), []))
+        life.database.transact("seal", lambda tx: seal.close(tx, Seal("a", "postgresql://h/x", 1), []))
         (said,) = ready(life.database).reasons
         assert said.code == "moved"
         assert "is being moved to postgresql://h/x" in said.text
-        life.database.transact("done", lambda tx: sealing.conclude(tx, Seal("a", "postgresql://h/x", 1)))
+        life.database.transact("done", lambda tx: seal.conclude(tx, Seal("a", "postgresql://h/x", 1)))
         assert "was moved to postgresql://h/x" in ready(life.database).reasons[0].text

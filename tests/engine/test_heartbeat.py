@@ -16,7 +16,8 @@ import apsw
 import psycopg
 import pytest
 
-from headway.engine import processes
+from headway.engine.execution import process_tree
+from tests.support.deadlines import read_line
 from tests.support.life import Life
 from tests.support.waiting import until
 
@@ -25,7 +26,7 @@ LEASE = 7.5  # from being told to being ended a sixth of it passes: more than a 
 # `idle`: it has no work before the first beat, however long the heartbeat takes to start.
 WORKER = """
 import json, os, sys, time
-from headway.engine.heartbeat import Heartbeat
+from headway.engine.worker.heartbeat import Heartbeat
 def hear(said):
     print(json.dumps(said), flush=True)
     if "late" in said and "stops" in sys.argv:
@@ -62,7 +63,7 @@ def worker(life: Life, *wishes: str) -> Iterator[subprocess.Popen[str]]:
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        process.communicate(timeout=60)
 
 
 @contextmanager
@@ -80,8 +81,7 @@ def silent(life: Life) -> Iterator[None]:
 
 
 def hears(process: subprocess.Popen[str], what: str) -> Any:
-    assert process.stdout is not None
-    for line in process.stdout:
+    while line := read_line(process.stdout, f"word of {what}"):
         if what in (said := json.loads(line)):
             return said[what]
     raise AssertionError(f"the worker ended and never heard of {what}")
@@ -135,5 +135,5 @@ def test_the_heartbeat_ends_with_its_worker_though_another_process_holds_its_pip
         pid = hears(process, "heartbeat")
         hears(process, "beat")
         process.kill()
-        process.wait()
-        until(lambda: processes.start_time(pid) is None, "the end of the heartbeat")
+        process.wait(60)
+        until(lambda: process_tree.start_time(pid) is None, "the end of the heartbeat")

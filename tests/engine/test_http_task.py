@@ -5,22 +5,26 @@ from __future__ import annotations
 import json
 import os
 import socket
+import ssl
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headway import App
-from headway.engine.context import Work
-from headway.engine.slot import Child
+from headway.engine.execution.child_process import Child
+from headway.engine.execution.context import WorkItem
 from headway.errors import BadInput
-from headway.model.outcome import Completed, Failed, FailureKind, Outcome, Stopped
+from headway.model.jobs.outcome import Completed, Failed, FailureKind, Outcome, StoppedByRequest
 from tests.engine.test_child import DEADLINE, Recorder
+from tests.support.deadlines import join
 
 Answer = Callable[["Request"], None]
 
@@ -53,30 +57,40 @@ class Request(BaseHTTPRequestHandler):
 class Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         super().__init__(("127.0.0.1", 0), Request)
+        self.scheme = "http" if tls is None else "https"
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_side=True)
         self.seen: list[tuple[str, str, dict[str, str], str]] = []
         self.answers: dict[str, Answer] = {}
         self.over = threading.Event()
 
     def url(self, path: str, answer: Answer) -> str:
         self.answers[path] = answer
-        return f"http://127.0.0.1:{self.server_port}{path}"
+        return f"{self.scheme}://127.0.0.1:{self.server_port}{path}"
 
     def handle_error(self, *_: object) -> None:
         """A client that went away is what some tests are about."""
 
 
-@pytest.fixture
-def server() -> Iterator[Server]:
-    server = Server()
+@contextmanager
+def at_work(server: Server) -> Iterator[Server]:
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield server
-    server.over.set()
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    try:
+        yield server
+    finally:
+        server.over.set()
+        server.shutdown()
+        join(thread)
+        server.server_close()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with at_work(Server()) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -104,8 +118,12 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
-def request(url: str, **params: Any) -> Work:
-    return Work(7, "http", 3, 2, {"url": url, **params}, module="headway.tasks.http")
+def request(url: str, **params: Any) -> WorkItem:
+    return WorkItem(7, "http", 3, 2, {"url": url, **params}, module="headway.tasks.http")
+
+
+def redirect(status: int, to: str) -> Answer:
+    return lambda answered: answered.say(status, location=to)
 
 
 def result_of(outcome: Outcome) -> Any:
@@ -201,13 +219,63 @@ def test_another_status_fails_with_the_first_line_of_the_body(child: Child, sink
     assert failed.error == f"GET {url} answered 503 Service Unavailable, expected 200 or 201: the model is loading"
 
 
+def test_a_redirect_to_another_host_carries_none_of_the_given_headers(child: Child, sink: Recorder, server: Server):
+    """Any header may be a secret; the address that a redirect names decides who would get it."""
+    server.url("/there", lambda r: r.say(200, b"here"))
+    other = f"http://localhost:{server.server_port}/there"
+    url, near = (
+        server.url("/away", lambda r: r.say(302, location=other)),
+        server.url("/near", lambda r: r.say(302, location="/there")),
+    )
+    secret = {"X-Api-Key": "s3cret", "Authorization": "Bearer s3cret"}
+    assert result_of(child.run(request(url, headers=secret, follow=True), sink))["body"] == "here"
+    assert "s3cret" in str(server.seen[0])
+    assert "s3cret" not in str(server.seen[1])
+    assert result_of(child.run(request(near, headers=secret, follow=True), sink))["body"] == "here"
+    assert "s3cret" in str(server.seen[3])
+
+
+def test_another_port_or_scheme_gets_neither_the_given_headers_nor_the_body(sink: Recorder, tmp_path: Path):
+    """Two real servers, the second once plain and once with TLS."""
+    files = ("-keyout", str(tmp_path / "key"), "-out", str(tmp_path / "cert"))
+    named = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "1")
+    kind = ("-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    subprocess.run(["openssl", "req", *kind, *named, *files], check=True, capture_output=True)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+    child = Child.start(env={**os.environ, "SSL_CERT_FILE": str(tmp_path / "cert")})
+    given = {"X-Api-Key": "s3cret", "Authorization": "Bearer s3cret", "Cookie": "s3cret", "Host": "127.0.0.1"}
+    with closing(child), at_work(Server()) as first, at_work(Server()) as plain, at_work(Server(tls)) as secured:
+        first.url("/back", lambda r: r.say(200, b"back"))
+        for other in (plain, secured):
+            there = other.url("/there", lambda r: r.say(200, b"here"))
+            back = other.url("/back", redirect(302, f"http://127.0.0.1:{first.server_port}/back"))
+            for status in (301, 302, 303, 307, 308):
+                away = first.url("/away", redirect(status, there))
+                assert result_of(child.run(request(away, headers=given, follow=True), sink))["body"] == "here"
+                wish = request(away, method="POST", headers=given, body={"key": "s3cret"}, follow=True)
+                if status in (307, 308):  # these repeat the body
+                    error = failure(child.run(wish, sink)).error
+                    assert f"(to {there}; a body is not sent to another host)" in error
+                else:
+                    assert result_of(child.run(wish, sink))["body"] == "here"
+            home = first.url("/home", redirect(302, back))
+            assert result_of(child.run(request(home, headers=given, follow=True), sink))["body"] == "back"
+            assert other.seen
+            assert "s3cret" not in str(other.seen)
+        assert "s3cret" not in str([seen for seen in first.seen if seen[1] == "/back"]), "what was dropped stays away"
+        near = first.url("/near", lambda r: r.say(307, location="/back"))
+        assert result_of(child.run(request(near, method="POST", headers=given, body="s3cret", follow=True), sink))
+        assert first.seen[-1][3] == "s3cret"
+
+
 def test_redirects_are_followed_only_when_asked_for(child: Child, sink: Recorder, server: Server):
     there = server.url("/there", lambda r: r.say(200, b"here"))
     url = server.url("/here", lambda r: r.say(302, location="/there"))
     circle = server.url("/circle", lambda r: r.say(302, location="/circle"))
 
     refused = failure(child.run(request(url), sink)).error
-    assert refused == f"GET {url} answered 302 Found (to /there; follow: true goes there), expected 2xx"
+    assert refused == f"GET {url} answered 302 Found (to /there; set follow to true to follow it), expected 2xx"
     assert result_of(child.run(request(url, expect=302), sink))["headers"] == {"location": "/there"}
     assert [path for _, path, _, _ in server.seen] == ["/here", "/here"]
     assert result_of(child.run(request(url, follow=True), sink))["body"] == "here"
@@ -329,7 +397,7 @@ def test_a_job_that_is_asked_to_stop_stops(child: Child, sink: Recorder, server:
 
     child.stop(DEADLINE)
 
-    assert running.result(DEADLINE) == Stopped()
+    assert running.result(DEADLINE) == StoppedByRequest()
 
 
 @pytest.mark.parametrize(
@@ -341,7 +409,7 @@ def test_a_job_that_is_asked_to_stop_stops(child: Child, sink: Recorder, server:
         ({"url": "http://a b/"}, "params.url must be an address"),
         ({"url": "http://me:hunter2@example.org/"}, "params.url holds a user or a password"),
         ({"method": "GET /x"}, "params.method must be a method such as GET or POST"),
-        ({"headers": {"a b": "c"}}, "params.headers has the name 'a b', which no header can have"),
+        ({"headers": {"a b": "c"}}, "params.headers has the name 'a b', which is not a valid name of a header"),
         ({"headers": {"a": "b\r\nc: d"}}, "params.headers has a line break or another control character in a"),
         ({"expect": "good"}, "params.expect must be a status like 200"),
         ({"expect": []}, "params.expect must be a status like 200"),

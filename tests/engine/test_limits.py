@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from headway.engine.limits import Difference, Settled, lives, living, settle
-from headway.engine.worker import new_identity
-from headway.model.job import Actor
-from headway.model.policies import Concurrency
-from headway.store import workers, workers_reading
+from headway.engine.client.limits import Difference, SettledLimits, lives, living, settle
+from headway.engine.worker.lease import new_identity
+from headway.model.jobs.job import Actor
+from headway.model.queue.policies import Concurrency
+from headway.store import worker_views, workers
 from headway.store.db import Database, open_database
-from headway.store.migrate import migrate
+from headway.store.migrations import migrate
 from headway.verify import check
 
 ADA = Actor("user", "1", "ada")
@@ -36,10 +36,10 @@ def limit(stored: int | None, wished: int | None) -> Difference:
 
 
 def test_without_other_workers_the_settings_are_written(database: Database) -> None:
-    assert settle(database, Concurrency(limit=1), {}, actor=ADA) == Settled()
-    assert settle(database, Concurrency(limit=3), {}, actor=ADA) == Settled(changed=(limit(1, 3),))
-    assert settle(database, Concurrency(limit=3), {}, actor=ADA) == Settled()
-    assert settle(database, Concurrency(limit=None), {}, actor=ADA) == Settled(changed=(limit(3, None),))
+    assert settle(database, Concurrency(limit=1), {}, actor=ADA) == SettledLimits()
+    assert settle(database, Concurrency(limit=3), {}, actor=ADA) == SettledLimits(changed=(limit(1, 3),))
+    assert settle(database, Concurrency(limit=3), {}, actor=ADA) == SettledLimits()
+    assert settle(database, Concurrency(limit=None), {}, actor=ADA) == SettledLimits(changed=(limit(3, None),))
     with database.read() as tx:
         events = tx.run("events_of", thing="lane", thing_id=1, after=0, limit=9)
     assert [(row[1], row[4], row[9]) for row in events] == [
@@ -52,8 +52,8 @@ def test_without_other_workers_the_settings_are_written(database: Database) -> N
 def test_beside_a_living_worker_the_database_wins(database: Database) -> None:
     register(database, new_identity())
     wished = Concurrency(limit=3)
-    assert settle(database, wished, {}, actor=ADA) == Settled(refused=(limit(1, 3),))
-    assert settle(database, wished, {}, actor=ADA, adopt=True) == Settled(changed=(limit(1, 3),))
+    assert settle(database, wished, {}, actor=ADA) == SettledLimits(refused=(limit(1, 3),))
+    assert settle(database, wished, {}, actor=ADA, adopt=True) == SettledLimits(changed=(limit(1, 3),))
 
 
 def test_who_lives(database: Database) -> None:
@@ -67,4 +67,4 @@ def test_who_lives(database: Database) -> None:
     database.transact("retire", lambda tx: workers.retire(tx, 5, "ended", actor=ADA))
     with database.read() as tx:
         assert [worker.id for worker in living(tx)] == [here.id]
-        assert not any(lives(worker) for worker in workers_reading.workers(tx) if worker.id != here.id)
+        assert not any(lives(worker) for worker in worker_views.workers(tx) if worker.id != here.id)

@@ -8,6 +8,7 @@ import pytest
 
 from headway.engine.loop import BACKOFF, Loop
 from headway.errors import Refused, Unreachable
+from headway.store.db import open_database
 
 
 class Fails(Loop):
@@ -24,6 +25,15 @@ class Fails(Loop):
 @pytest.mark.parametrize("error", [lambda: Unreachable("away"), lambda: Refused("no"), OSError])
 def test_a_failed_round_is_tried_again(error: Callable[[], Exception]) -> None:
     loop = Fails(error)
+    assert loop.safely() == BACKOFF
+    assert not loop.ended.is_set()
+
+
+def test_a_loop_goes_on_although_it_cannot_ask_what_is_wrong(database_url: str) -> None:
+    """A failed round asks whether the schema is another one now, and that question may fail for the same reason."""
+    loop = Fails(OSError)
+    loop.database = open_database(database_url)  # type: ignore[attr-defined]
+    loop.database.close()  # type: ignore[attr-defined]
     assert loop.safely() == BACKOFF
     assert not loop.ended.is_set()
 

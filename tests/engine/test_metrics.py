@@ -11,10 +11,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headway.clock import micros
-from headway.engine import metrics
-from headway.engine.metrics import Metrics
-from headway.model.outcome import Lost
-from headway.store import figures, reports, workers
+from headway.engine.monitoring import metrics
+from headway.engine.monitoring.metrics import Metrics
+from headway.model.jobs.outcome import Lost
+from headway.store import stats, workers
+from headway.store.jobs import reports
 from tests.support.life import BROKEN, Life
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -154,7 +155,7 @@ def test_more_events_than_one_scrape_may_count_are_left_to_the_next(
     scrape(one)
     for _ in range(4):
         life.in_state("completed")
-    monkeypatch.setattr(figures, "SLICE", 5)
+    monkeypatch.setattr(stats, "SLICE", 5)
     monkeypatch.setattr(metrics, "SECONDS", -1.0)
     assert scrape(one)["headway_events_behind"] == 12
     monkeypatch.setattr(metrics, "SECONDS", 1.0)
@@ -184,7 +185,7 @@ def test_a_tick_that_is_late_shows(life: Life) -> None:
 
 def test_counting_stops_at_a_bound(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     life.client.enqueue_alike(life.new(), ["{}"] * 60)
-    monkeypatch.setattr(figures, "COUNTED", 50)
+    monkeypatch.setattr(stats, "COUNTED", 50)
     assert scrape(Metrics(life.database))[f"headway_queue_depth{GLOBAL}"] == 50
 
 

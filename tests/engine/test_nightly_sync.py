@@ -13,8 +13,8 @@ import pytest
 
 from headway import Context, Fail
 from headway.clock import SECOND
-from headway.engine.scheduler import Scheduler
-from headway.store import plans_reading
+from headway.engine.scheduler.scheduler import Scheduler
+from headway.store.groups import views as group_views
 from headway.verify import check
 from tests.system.support.world import PATIENCE, Hand, World
 
@@ -93,10 +93,10 @@ class Night:
         self.seen = max((row[0] for row in found), default=self.seen)
         return [(kind, step) for _, kind, step in found]
 
-    def view(self, execution_id: int | None = None) -> plans_reading.GroupView:
+    def view(self, execution_id: int | None = None) -> group_views.GroupView:
         wanted = execution_id or self.sql("select max(id) from hw_group")[0][0]
         with self.world.database.read() as tx:
-            return plans_reading.group_view(tx, self.world.app.client.tenant_id, wanted)
+            return group_views.group_view(tx, self.world.app.client.tenant_id, wanted)
 
     def states(self) -> dict[str, str]:
         return {step.step: step.status.name for step in self.view().steps}

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from headway import App, Context
-from headway.engine.signature import Signature
-from headway.model.outcome import FailureKind
-from headway.store import jobs
+from headway.engine.tasks.signature import Signature
+from headway.model.jobs.outcome import FailureKind
+from headway.store.jobs import changes as jobs
 from headway.testing import drain
 
 CALLED: list[object] = []

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from headway import App
-from headway.engine import limits
-from headway.engine.plan import Started, Step
-from headway.engine.worker import Wishes, Worker
+from headway.engine.client import limits
+from headway.engine.tasks.plan import Started, Step
+from headway.engine.worker.config import WorkerConfig
+from headway.engine.worker.worker import Worker
 from headway.errors import BadInput, HeadwayError, JobFailed, WrongState
-from headway.model.job import SYSTEM
-from headway.model.policies import Concurrency
+from headway.model.jobs.job import SYSTEM
+from headway.model.queue.policies import Concurrency
 from headway.testing import drain
 from headway.verify import check
 from tests.support import tasks_for_plans
@@ -42,7 +43,7 @@ def app(database_url: str, tmp_path: Path) -> Iterator[App]:
 
 @contextmanager
 def at_work(app: App, **wishes: Any) -> Iterator[Worker]:
-    worker = Worker(app.database, app.registry, Wishes(artifacts=app.settings.artifacts, **wishes))
+    worker = Worker(app.database, app.registry, WorkerConfig(artifacts=app.settings.artifacts, **wishes))
     worker.register()
     worker.start()
     try:
@@ -50,7 +51,7 @@ def at_work(app: App, **wishes: Any) -> Iterator[Worker]:
     finally:
         worker.drain()
         worker.interrupt_all("the test is over", grace=0.0)
-        until(lambda: not worker.running)
+        until(lambda: not worker.pool.running)
         worker.stop()
         worker.join(SECONDS)
         worker.close()
@@ -164,7 +165,7 @@ def test_a_sequential_group_runs_one_after_the_other(app: App) -> None:
 def test_a_parallel_group_runs_all_at_once_on_a_lane_of_one(app: App) -> None:
     made = app.group([step(app, "waits", f"w{n}") for n in range(3)], mode="parallel").start()
     with at_work(app, slots=4) as worker:
-        until(lambda: len(worker.running) == 3, "three members side by side")
+        until(lambda: len(worker.pool.running) == 3, "three members side by side")
         made.cancel()
         assert made.wait(SECONDS) == "CANCELLED"
 
@@ -255,7 +256,7 @@ def test_a_cancelled_group_stops_what_runs(app: App) -> None:
         app.plan("stopped").then(step(app, "waits", "a"), step(app, "waits.child", "b")).then(step(app, "give")).start()
     )
     with at_work(app, slots=2) as worker:
-        until(lambda: len(worker.running) == 2)
+        until(lambda: len(worker.pool.running) == 2)
         until(lambda: sql(app, "select count(*) from hw_report where checkpoint is not null") == [(1,)])
         assert made.cancel().wait(SECONDS) == "CANCELLED"
     assert set(states(made).values()) == {"CANCELLED"}

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from headway import App
-from headway.engine import processes
-from headway.engine.context import Work
-from headway.engine.slot import Child
+from headway.engine.execution import process_tree
+from headway.engine.execution.child_process import Child
+from headway.engine.execution.context import WorkItem
 from headway.errors import BadInput
-from headway.model.outcome import Completed, Failed, FailureKind, Stopped
+from headway.model.jobs.outcome import Completed, Failed, FailureKind, StoppedByRequest
 from tests.engine.test_child import DEADLINE, Recorder
 
 # Says its options and arguments, then runs the file as a shell script.
@@ -50,8 +50,8 @@ def sink() -> Recorder:
     return Recorder()
 
 
-def powershell(script: str, **params: Any) -> Work:
-    return Work(7, "powershell", 3, 2, {"script": script, **params}, module="headway.tasks.powershell")
+def powershell(script: str, **params: Any) -> WorkItem:
+    return WorkItem(7, "powershell", 3, 2, {"script": script, **params}, module="headway.tasks.powershell")
 
 
 def test_a_script_runs_with_its_arguments_as_they_are(folder: Path, sink: Recorder):
@@ -90,8 +90,8 @@ def test_a_stopped_script_is_ended_and_its_file_removed(folder: Path, sink: Reco
         running = pool.submit(child.run, powershell("echo ready; sleep 3600"), sink)
         sink.wait_for("ready")
         child.stop(DEADLINE)
-        assert isinstance(running.result(DEADLINE), Stopped)
-        assert processes.members(child.tag) == []
+        assert isinstance(running.result(DEADLINE), StoppedByRequest)
+        assert process_tree.members(child.tag) == []
     assert [path.name for path in folder.iterdir()] == ["pwsh"]
 
 

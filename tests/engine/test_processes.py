@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from headway.engine import processes
+from headway.engine.execution import process_tree
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="trees are found through /proc")
 
@@ -149,20 +149,20 @@ SIZES = {
 
 @contextmanager
 def tree(shape: str, manner: str = "obey") -> Iterator[tuple[str, subprocess.Popen, int]]:
-    tag = processes.new_tag()
+    tag = process_tree.new_tag()
     roster, theirs = os.pipe()
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", TREE, shape, manner, str(theirs)],
         pass_fds=(theirs,),
-        env={**os.environ, processes.TAG: tag},
+        env={**os.environ, process_tree.TAG: tag},
         start_new_session=True,
     )
     os.close(theirs)
     try:
         yield tag, process, roster
     finally:
-        processes.end_tree(tag, grace=0, session=process.pid)
-        process.wait()
+        process_tree.end_tree(tag, grace=0, session=process.pid)
+        process.wait(60)
         os.close(roster)
 
 
@@ -190,10 +190,10 @@ def test_no_process_of_a_tree_survives(shape: str, manner: str):
     with tree(shape, manner) as (tag, process, roster):
         read_pids(roster, SIZES[shape])
 
-        assert processes.end_tree(tag, grace=0.05, session=process.pid)
+        assert process_tree.end_tree(tag, grace=0.05, session=process.pid)
 
         assert nobody_holds(roster)
-        assert processes.members(tag) == []
+        assert process_tree.members(tag) == []
 
 
 @pytest.mark.parametrize("shape", ["fan", "respawning", "multiplying", "running_away"])
@@ -201,7 +201,7 @@ def test_a_tree_is_killed_at_once_without_a_grace(shape: str):
     with tree(shape, "ignore") as (tag, _, roster):
         read_pids(roster, SIZES[shape])
 
-        assert processes.end_tree(tag, grace=0)
+        assert process_tree.end_tree(tag, grace=0)
 
         assert nobody_holds(roster)
 
@@ -212,7 +212,7 @@ def test_old_kernels_have_no_pidfd_and_no_survivors(shape: str, monkeypatch: pyt
     with tree(shape, "ignore") as (tag, _, roster):
         read_pids(roster, SIZES[shape])
 
-        assert processes.end_tree(tag, grace=0.05)
+        assert process_tree.end_tree(tag, grace=0.05)
 
         assert nobody_holds(roster)
 
@@ -222,55 +222,57 @@ def test_members_are_all_processes_of_the_tree_and_no_other():
         pids = read_pids(roster, 3)
         read_pids(others, 5)
 
-        assert processes.members(tag) == sorted(pids)
+        assert process_tree.members(tag) == sorted(pids)
 
-        assert processes.end_tree(tag, grace=0)
-        assert len(processes.members(other)) == 5
+        assert process_tree.end_tree(tag, grace=0)
+        assert len(process_tree.members(other)) == 5
 
 
 def test_a_process_that_begins_another_program_is_found():
     """Between two programs a process has no environment that can be read."""
-    tag, again = processes.new_tag(), 'exec sh -c "$AGAIN"'
-    process = subprocess.Popen(["sh", "-c", again], env=os.environ | {"AGAIN": again, processes.TAG: tag})
+    tag, again = process_tree.new_tag(), 'exec sh -c "$AGAIN"'
+    process = subprocess.Popen(["sh", "-c", again], env=os.environ | {"AGAIN": again, process_tree.TAG: tag})
     try:
-        mark = f"\0{processes.TAG}={tag}\0".encode()
-        assert all(processes._carries(process.pid, mark) for _ in range(5000))
-        assert all(processes.members(tag) == [process.pid] for _ in range(20))
-        assert processes.end_tree(tag, grace=0)
+        mark = f"\0{process_tree.TAG}={tag}\0".encode()
+        assert all(process_tree._carries(process.pid, mark) for _ in range(5000))
+        assert all(process_tree.members(tag) == [process.pid] for _ in range(20))
+        assert process_tree.end_tree(tag, grace=0)
     finally:
         process.kill()
-        process.wait()
+        process.wait(60)
 
 
 def test_who_has_no_environment_is_not_waited_for(monkeypatch: pytest.MonkeyPatch):
     process = subprocess.Popen(["sleep", "60"], env={})
     try:
-        wait_until(lambda: not processes._begins_another(process.pid))
+        wait_until(lambda: not process_tree._begins_another(process.pid))
         looks = itertools.count()
-        monkeypatch.setattr("headway.engine.processes.time.monotonic", lambda: next(looks) * 0.0)  # it never gives up
-        assert not processes._carries(process.pid, b"\0nothing\0")
+        monkeypatch.setattr(
+            "headway.engine.execution.process_tree.time.monotonic", lambda: next(looks) * 0.0
+        )  # it never gives up
+        assert not process_tree._carries(process.pid, b"\0nothing\0")
         assert next(looks) == 1, "it looked again and again"
     finally:
         process.kill()
-        process.wait()
+        process.wait(60)
 
 
 def test_who_ends_in_the_grace_is_not_killed():
     with tree("alone", "clean up") as (tag, process, roster):
         read_pids(roster, 1)
 
-        assert processes.end_tree(tag, grace=DEADLINE)
+        assert process_tree.end_tree(tag, grace=DEADLINE)
 
-        assert process.wait() == 0
+        assert process.wait(60) == 0
 
 
 def test_the_first_signal_can_be_another():
     with tree("alone", "clean up") as (tag, process, roster):
         read_pids(roster, 1)
 
-        assert processes.end_tree(tag, grace=DEADLINE, first=signal.SIGINT)
+        assert process_tree.end_tree(tag, grace=DEADLINE, first=signal.SIGINT)
 
-        assert process.wait() == -signal.SIGINT
+        assert process.wait(60) == -signal.SIGINT
 
 
 def test_a_stopped_process_sees_the_first_signal():
@@ -278,21 +280,21 @@ def test_a_stopped_process_sees_the_first_signal():
         read_pids(roster, 1)
         os.kill(process.pid, signal.SIGSTOP)
 
-        assert processes.end_tree(tag, grace=DEADLINE)
+        assert process_tree.end_tree(tag, grace=DEADLINE)
 
-        assert process.wait() == 0
+        assert process.wait(60) == 0
 
 
 def test_we_never_end_ourselves():
     program = (
-        "import os, sys; from headway.engine import processes; tag = os.environ[processes.TAG]\n"
+        "import os, sys; from headway.engine.execution import process_tree as p; tag = os.environ[p.TAG]\n"
         "pid = os.fork()\n"
         "if not pid: import signal; signal.pause()\n"
-        "assert processes.members(tag) == sorted([os.getpid(), pid])\n"
-        "assert processes.end_tree(tag, grace=0)\n"
+        "assert p.members(tag) == sorted([os.getpid(), pid])\n"
+        "assert p.end_tree(tag, grace=0)\n"
         "print(os.waitpid(pid, 0)[1])"
     )
-    env = {**os.environ, processes.TAG: processes.new_tag(), "PYTHONPATH": os.pathsep.join(sys.path)}
+    env = {**os.environ, process_tree.TAG: process_tree.new_tag(), "PYTHONPATH": os.pathsep.join(sys.path)}
 
     done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=DEADLINE)
 
@@ -300,8 +302,8 @@ def test_we_never_end_ourselves():
 
 
 def test_nobody_carries_an_unknown_tag():
-    assert processes.members(processes.new_tag()) == []
-    assert processes.end_tree(processes.new_tag(), grace=DEADLINE)
+    assert process_tree.members(process_tree.new_tag()) == []
+    assert process_tree.end_tree(process_tree.new_tag(), grace=DEADLINE)
 
 
 # --- identity -----------------------------------------------------------------------------------------------------
@@ -310,24 +312,24 @@ def test_nobody_carries_an_unknown_tag():
 def test_a_process_is_known_by_its_start_time():
     with tree("alone") as (_, process, roster):
         read_pids(roster, 1)
-        started = processes.start_time(process.pid)
+        started = process_tree.start_time(process.pid)
 
         assert started is not None
-        assert processes.alive(process.pid, started)
-        assert not processes.alive(process.pid, started - 1)
+        assert process_tree.alive(process.pid, started)
+        assert not process_tree.alive(process.pid, started - 1)
 
 
 def test_a_zombie_is_gone():
     with tree("alone") as (_, process, roster):
         read_pids(roster, 1)
-        started = processes.start_time(process.pid)
+        started = process_tree.start_time(process.pid)
         assert started is not None
         process.kill()
         assert nobody_holds(roster)
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
 
-        assert processes.start_time(process.pid) is None
-        assert not processes.alive(process.pid, started)
+        assert process_tree.start_time(process.pid) is None
+        assert not process_tree.alive(process.pid, started)
 
 
 def test_a_process_whose_first_thread_ended_lives():
@@ -342,7 +344,7 @@ def test_a_process_whose_first_thread_ended_lives():
         assert process.stdout.read(1) == b"x"
         wait_until(lambda: _state(process.pid) == "Z")
 
-        assert processes.start_time(process.pid) is not None
+        assert process_tree.start_time(process.pid) is not None
 
         process.kill()
 
@@ -360,9 +362,9 @@ def wait_until(condition) -> None:
 
 
 def test_no_process_has_an_impossible_number():
-    assert processes.start_time(2**22 + 1) is None
-    assert not processes.alive(2**22 + 1, 1)
-    assert not processes.alive(2**70, 1)
+    assert process_tree.start_time(2**22 + 1) is None
+    assert not process_tree.alive(2**22 + 1, 1)
+    assert not process_tree.alive(2**70, 1)
 
 
 def test_a_name_cannot_confuse_us(tmp_path):
@@ -370,18 +372,18 @@ def test_a_name_cannot_confuse_us(tmp_path):
     program.write_text("#!/bin/sh\nread line\n")
     program.chmod(0o755)
     with subprocess.Popen([program], stdin=subprocess.PIPE) as process:
-        started = processes.start_time(process.pid)
+        started = process_tree.start_time(process.pid)
 
         assert started is not None
         assert started > 1
-        assert processes.alive(process.pid, started)
+        assert process_tree.alive(process.pid, started)
 
 
 def test_a_boot_has_one_name():
-    assert processes.boot_id() == processes.boot_id()
-    assert len(processes.boot_id()) > 36
-    assert processes.host()
+    assert process_tree.boot_id() == process_tree.boot_id()
+    assert len(process_tree.boot_id()) > 36
+    assert process_tree.host()
 
 
 def test_tags_differ():
-    assert len({processes.new_tag() for _ in range(100)}) == 100
+    assert len({process_tree.new_tag() for _ in range(100)}) == 100

@@ -8,14 +8,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from headway import faults
-from headway.engine import limits, processes
-from headway.engine.recovery import Recovery
-from headway.model.job import SYSTEM, Claim, Job
-from headway.model.outcome import Completed, FailureKind
-from headway.model.policies import Concurrency
-from headway.model.states import State
-from headway.store import jobs, workers
+from headway import fault_points
+from headway.engine.client import limits
+from headway.engine.execution import process_tree
+from headway.engine.maintenance.recovery import Recovery
+from headway.model.jobs.job import SYSTEM, Claim, JobRecord
+from headway.model.jobs.outcome import Completed, FailureKind
+from headway.model.jobs.states import State
+from headway.model.queue.policies import Concurrency
+from headway.store import workers
+from headway.store.jobs import changes as jobs
 from headway.verify import check
 from tests.support.life import BROKEN, Life, raw_connection
 from tests.support.waiting import until
@@ -36,7 +38,7 @@ def unlimited(life: Life) -> None:
 def dead_pid() -> int:
     """The number of a process that was there and is gone."""
     process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
+    process.wait(60)
     return process.pid
 
 
@@ -47,7 +49,7 @@ class Crash(Exception):
 @pytest.fixture(autouse=True)
 def disarmed() -> Iterator[None]:
     yield
-    faults.arm(None)
+    fault_points.arm(None)
 
 
 def arm(name: str) -> None:
@@ -55,7 +57,7 @@ def arm(name: str) -> None:
         if point == name:
             raise Crash(point)
 
-    faults.arm(act)
+    fault_points.arm(act)
 
 
 def worker_here(life: Life, pid: int, *, lease: float = 60.0) -> int:
@@ -86,7 +88,7 @@ def findings(life: Life) -> list[str]:
     return [finding.text for finding in check(life.database).findings]
 
 
-def retry_of(life: Life, job_id: int) -> Job:
+def retry_of(life: Life, job_id: int) -> JobRecord:
     with life.database.read() as tx:
         found = jobs.automatic_retry(tx, job_id)
     assert found is not None
@@ -152,7 +154,7 @@ def test_scenario_3_failure_and_retry_are_one_transaction(life: Life) -> None:
     arm("finish.before_commit")
     with pytest.raises(Crash):
         life.end(claim, BROKEN)
-    faults.arm(None)
+    fault_points.arm(None)
     assert (life.status(job_id), life.run_status(job_id)) == ("RUNNING", None)
     assert life.sql("select count(*) from hw_job") == [(1,)]
     assert life.end(claim, BROKEN)
@@ -188,7 +190,7 @@ def test_scenario_4_a_claim_is_whole_or_not_there(life: Life) -> None:
     arm("claim.before_commit")
     with pytest.raises(Crash):
         life.claim(job_id)
-    faults.arm(None)
+    fault_points.arm(None)
     assert (life.status(job_id), life.run_status(job_id), life.job(job_id).fence) == ("QUEUED", "no run", 0)
     assert life.claim(job_id).fence == 1
 
@@ -228,7 +230,7 @@ def test_scenario_6_a_crash_inside_recovery_and_a_restart_reach_the_same(
             recover(life)
         if moment == "committed":
             break  # what is committed does not come again
-    faults.arm(None)
+    fault_points.arm(None)
     recover(life)
     assert [life.status(job_id) for job_id in ids] == ["FAILED", "FAILED"]
     assert life.sql("select retry_of, count(*) from hw_job where retry_of is not null group by 1 order by 1") == [
@@ -287,7 +289,7 @@ def test_a_silent_worker_is_given_up_after_a_lease_and_never_comes_back(life: Li
 
 
 def test_a_worker_of_another_boot_is_not_judged_by_its_number(life: Life, dead_pid: int) -> None:
-    who = workers.Identity(78, processes.host(), "another boot", dead_pid, 1)
+    who = workers.Identity(78, process_tree.host(), "another boot", dead_pid, 1)
     life.database.transact(
         "register", lambda tx: workers.register(tx, who, life.actor(78), slots=1, tasks=[], lease=60.0)
     )

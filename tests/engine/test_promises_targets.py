@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from headway import App, Context, Fail
-from headway.engine.limits import settle
+from headway.engine.client.limits import settle
 from headway.errors import WrongState
-from headway.model.outcome import Completed, Lost
-from headway.model.policies import Concurrency
+from headway.model.jobs.outcome import Completed, Lost
+from headway.model.queue.policies import Concurrency
 from headway.testing import FrozenClock, drain, isolated
 from headway.verify import check
 from tests.support.life import ADA, BROKEN, FINAL, Life

@@ -15,14 +15,15 @@ import pytest
 
 import headway
 from headway import App
-from headway.api.wire.jobs import job_json, queue_status
+from headway.api.schemas.jobs import job_json, queue_status
 from headway.errors import BadInput, Refused, WrongState
-from headway.model import words
-from headway.model.states import State
-from headway.store import reading
+from headway.model.jobs.states import State
+from headway.model.values import state_names
 from headway.store.db import open_database
-from headway.store.lanes import resources
-from headway.store.sqlite import SqliteDatabase, refuse_affected
+from headway.store.jobs import views as job_views
+from headway.store.queue.lanes import resources
+from headway.store.sqlite.database import SqliteDatabase
+from headway.store.sqlite.version import refuse_affected
 from headway.testing import FrozenClock, drain, isolated
 from tests.support.life import Life
 
@@ -80,15 +81,15 @@ def test_a_job_is_shown_with_the_unified_words(
 ) -> None:
     job_id = life.in_state(how)
     with life.database.read() as tx:
-        shown = job_json(reading.view(tx, life.client.tenant_id, job_id))
+        shown = job_json(job_views.view(tx, life.client.tenant_id, job_id))
     assert (shown["status"], shown["queue_status"], shown["outcome"]) == (status, queue, outcome)
     assert json.loads(json.dumps(shown)) == shown
 
 
 def test_old_spellings_are_understood_and_unknown_ones_refused() -> None:
-    assert words.states(["canceled,success", "processing"]) == {State.CANCELLED, State.COMPLETED, State.RUNNING}
+    assert state_names.states(["canceled,success", "processing"]) == {State.CANCELLED, State.COMPLETED, State.RUNNING}
     with pytest.raises(BadInput, match=r"no status 'FAILD': did you mean FAILED\?"):
-        words.states(["FAILD"])
+        state_names.states(["FAILD"])
 
 
 # --- what a task and a call may ask for ---
@@ -127,7 +128,7 @@ def test_a_resource_has_to_be_defined_before_it_is_named(here: App) -> None:
         assert [row[3] for row in tx.run("lanes")] == ["global"]  # nothing was made
     job = say.using(resources=["remote", "ollama", "remote"]).enqueue(word="b")
     with here.database.read() as tx:
-        shown = job_json(reading.view(tx, here.client.tenant_id, job.id))
+        shown = job_json(job_views.view(tx, here.client.tenant_id, job.id))
         assert {name: capacity for name, (_, capacity) in resources(tx).items()} == {"ollama": 1, "remote": 2}
     assert (shown["target"], shown["resources"]) == (None, ["ollama", "remote"])
     assert drain(here) == 1

@@ -13,14 +13,16 @@ from typing import Any
 import pytest
 
 from headway import App
-from headway.engine import limits
-from headway.engine.heartbeat import Heartbeat
-from headway.engine.recovery import Recovery
+from headway.engine.client import limits
+from headway.engine.maintenance.recovery import Recovery
 from headway.engine.supervisor import Supervisor
-from headway.engine.worker import Wishes, Worker
-from headway.model.job import SYSTEM, Claim
-from headway.model.outcome import Completed
-from headway.model.policies import Concurrency
+from headway.engine.worker.config import WorkerConfig
+from headway.engine.worker.heartbeat import Heartbeat
+from headway.engine.worker.life import WorkerState
+from headway.engine.worker.worker import Worker
+from headway.model.jobs.job import SYSTEM, Claim
+from headway.model.jobs.outcome import Completed
+from headway.model.queue.policies import Concurrency
 from headway.testing import isolated
 from headway.verify import check
 from tests.support.life import Life
@@ -153,7 +155,7 @@ def test_a_worker_that_was_given_up_hears_so(life: Life) -> None:
 
 @contextmanager
 def supervised(one: App, *, grace: float) -> Iterator[tuple[Supervisor, threading.Thread]]:
-    wishes = Wishes(slots=1, artifacts=one.settings.artifacts)
+    wishes = WorkerConfig(slots=1, artifacts=one.settings.artifacts)
     supervisor = Supervisor(
         make_worker=lambda: Worker(one.database, one.registry, wishes), recovery=Recovery(one.database), grace=grace
     )
@@ -174,7 +176,7 @@ def test_on_shutdown_running_jobs_finish_and_no_others_begin(here: App) -> None:
         assert begun.wait(SECONDS)
         after = never.enqueue()
         supervisor.on_signal()
-        until(lambda: supervisor.worker is not None and supervisor.worker.draining)
+        until(lambda: supervisor.worker is not None and supervisor.worker.state is WorkerState.DRAINING)
         gate.set()
         thread.join(SECONDS)
     assert (job.status, job.result()) == ("COMPLETED", "done")

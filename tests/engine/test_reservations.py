@@ -12,16 +12,18 @@ from typing import Any
 
 import pytest
 
-from headway.engine import limits, processes
-from headway.engine.holder import Holder, Place, Terms
-from headway.engine.pruner import Pruner
-from headway.engine.recovery import Recovery
-from headway.engine.reserving import End, Wish
+from headway.engine.client import limits
+from headway.engine.direct.reservation_holder import HolderConfig, ReservationHolder, ReservedPlace
+from headway.engine.direct.reservations import End, ReservationRequest
+from headway.engine.execution import process_tree
+from headway.engine.maintenance.pruner import Pruner
+from headway.engine.maintenance.recovery import Recovery
 from headway.errors import BadInput, NotFound, WrongState
-from headway.model.job import SYSTEM, Reservation
-from headway.model.outcome import Completed
-from headway.model.policies import Concurrency
+from headway.model.jobs.job import SYSTEM, Reservation
+from headway.model.jobs.outcome import Completed
+from headway.model.queue.policies import Concurrency
 from headway.store import workers
+from tests.support.deadlines import read_line
 from tests.support.life import Life
 from tests.support.waiting import until
 
@@ -171,14 +173,14 @@ def test_one_whose_time_is_over_cannot_be_renewed_although_nobody_noticed(life: 
 # --- recovery -----------------------------------------------------------------------------------------------------
 
 
-def holding(life: Life, *, pid: int | None = None) -> tuple[Holder, Place]:
+def holding(life: Life, *, pid: int | None = None) -> tuple[ReservationHolder, ReservedPlace]:
     """A holder in this process, or in one of another number, that has the gpu."""
-    holder, place = Holder(life.database, Terms()), Place()
+    holder, place = ReservationHolder(life.database, HolderConfig()), ReservedPlace()
     if pid is not None:
         who = holder.who
         holder.who = workers.Identity(who.id, who.host, who.boot, pid, 1)
     holder.register()
-    holder.reserve(place, Wish(life.client.tenant_id, "ada", ("gpu",)), actor=life.client.actor)
+    holder.reserve(place, ReservationRequest(life.client.tenant_id, "ada", ("gpu",)), actor=life.client.actor)
     assert place.granted
     return holder, place
 
@@ -186,11 +188,11 @@ def holding(life: Life, *, pid: int | None = None) -> tuple[Holder, Place]:
 def gone() -> int:
     """The number of a process that has ended."""
     process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
+    process.wait(60)
     return process.pid
 
 
-def found(life: Life, place: Place) -> Reservation:
+def found(life: Life, place: ReservedPlace) -> Reservation:
     assert place.id is not None
     return life.client.reservation(place.id)
 
@@ -230,20 +232,20 @@ def test_recovery_ends_what_was_not_renewed(life: Life) -> None:
 
 
 @contextmanager
-def left_behind(life: Life, holder: Holder) -> Iterator[subprocess.Popen[bytes]]:
+def left_behind(life: Life, holder: ReservationHolder) -> Iterator[subprocess.Popen[bytes]]:
     """A process of the holder that its death did not end."""
-    tag = processes.new_tag()
+    tag = process_tree.new_tag()
     program = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
-    process = subprocess.Popen(program, env=os.environ | {processes.TAG: tag}, stdout=subprocess.PIPE)
+    process = subprocess.Popen(program, env=os.environ | {process_tree.TAG: tag}, stdout=subprocess.PIPE)
     assert process.stdout is not None
-    process.stdout.readline()
-    facts = {"slot": 0, "tag": tag, "pid": process.pid, "process_start": processes.start_time(process.pid) or 0}
+    read_line(process.stdout)
+    facts = {"slot": 0, "tag": tag, "pid": process.pid, "process_start": process_tree.start_time(process.pid) or 0}
     life.database.transact("adopt", lambda tx: workers.adopt(tx, holder.who.id, **facts))  # type: ignore[arg-type]
     try:
         yield process
     finally:
         process.kill()
-        process.wait()
+        process.wait(60)
         process.stdout.close()
 
 
@@ -264,10 +266,10 @@ def test_no_lane_is_free_before_the_processes_of_its_holder_are_gone(life: Life)
 
 def test_the_processes_of_another_host_are_not_waited_for(life: Life) -> None:
     """Nobody here can see them; its lease is over, and it stopped them itself."""
-    holder, place = Holder(life.database, Terms()), Place()
+    holder, place = ReservationHolder(life.database, HolderConfig()), ReservedPlace()
     holder.who = workers.Identity(holder.who.id, "elsewhere", "boot", 1, 1)
     holder.register()
-    holder.reserve(place, Wish(life.client.tenant_id, "ada", ("gpu",)), actor=life.client.actor)
+    holder.reserve(place, ReservationRequest(life.client.tenant_id, "ada", ("gpu",)), actor=life.client.actor)
     facts = {"slot": 0, "tag": "t", "pid": 1, "process_start": 1}
     life.database.transact("adopt", lambda tx: workers.adopt(tx, holder.who.id, **facts))  # type: ignore[arg-type]
     Recovery(life.database).tick()
@@ -300,9 +302,10 @@ def test_only_what_ended_before_retention_goes_with_its_events(life: Life) -> No
 
 
 def test_callers_that_left_go_with_their_reservations(life: Life) -> None:
-    holder, place = holding(life)
-    holder.release(place, End("COMPLETED"))
-    holder.close()
+    for _ in range(2):  # the newest reservation stays, so that its number is not given again
+        holder, place = holding(life)
+        holder.release(place, End("COMPLETED"))
+        holder.close()
     living = life.sql("select count(*) from hw_worker where kind = 'worker'")
     life.clock.advance(2 * DAY)
     Pruner(life.database, retention=DAY, artifacts=Path("nowhere")).tick()

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from headway import App
-from headway.engine import declared
-from headway.engine.declared import UNDECLARED
-from headway.engine.pruner import Pruner
-from headway.engine.scheduler import BATCH, LONGEST, Scheduler
+from headway.engine.maintenance.pruner import Pruner
+from headway.engine.scheduler import declared
+from headway.engine.scheduler.declared import UNDECLARED
+from headway.engine.scheduler.scheduler import BATCH, LONGEST, Scheduler
 from headway.errors import BadInput, NotFound, WrongState
-from headway.model.job import Actor
-from headway.model.schedule import Definition
-from headway.model.values import instant_text
+from headway.model.jobs.job import Actor
+from headway.model.schedules.definition import Definition
+from headway.model.values.json import instant_text
 from headway.testing import FrozenClock
 from headway.verify import check
 from tests.support.life import BROKEN, FINAL, Life
@@ -161,9 +161,9 @@ def test_overlap_cancel_running_waits_for_the_end_of_what_it_cancels(clockwork: 
     assert clockwork.life.job(job_id).stop is not None
     clockwork.advance("5m")
     assert clockwork.ticks()[-1] == (15, 1, "SKIPPED: overlap")
-    from headway.model.outcome import Stopped
+    from headway.model.jobs.outcome import StoppedByRequest
 
-    assert clockwork.life.end(claim, Stopped())
+    assert clockwork.life.end(claim, StoppedByRequest())
     assert clockwork.executions() == [(1, "CANCELLED", None), (2, "IN_PROGRESS", None)]
     assert [status for _, _, status, _ in clockwork.jobs(2)] == [2, 0]
 
@@ -490,9 +490,10 @@ def test_a_preview_shows_both_clocks_and_what_a_clock_change_did(clockwork: Cloc
 # --- declared in code ---
 
 
-def declare(*schedules: tuple[str, dict[str, Any]]) -> list[declared.Declared]:
+def declare(*schedules: tuple[str, dict[str, Any]]) -> list[declared.DeclaredSchedule]:
     return [
-        declared.Declared(name, Definition.parse({"steps": [{"task": "sync"}], **fields})) for name, fields in schedules
+        declared.DeclaredSchedule(name, Definition.parse({"steps": [{"task": "sync"}], **fields}))
+        for name, fields in schedules
     ]
 
 
@@ -502,7 +503,7 @@ DAILY, HOURLY = ("a", {"cron": "@daily"}), ("b", {"cron": "@hourly"})
 def test_declared_schedules_come_into_being_change_and_are_disabled(clockwork: Clockwork) -> None:
     client = clockwork.life.client
     assert declared.settle(client, declare(DAILY, HOURLY)).created == ("a", "b")
-    assert declared.settle(client, declare(DAILY, HOURLY)) == declared.Settled()
+    assert declared.settle(client, declare(DAILY, HOURLY)) == declared.DeclaredChanges()
     changed = declared.settle(client, declare(DAILY, ("b", {"interval": 60})))
     assert changed.changed == ("b",)
     assert clockwork.schedules.get("b").parsed.interval == 60
@@ -510,7 +511,7 @@ def test_declared_schedules_come_into_being_change_and_are_disabled(clockwork: C
     assert gone.disabled == ("b",)
     assert UNDECLARED in gone.lines()[0]
     assert not clockwork.schedules.get("b").enabled
-    assert declared.settle(client, declare(DAILY)) == declared.Settled()
+    assert declared.settle(client, declare(DAILY)) == declared.DeclaredChanges()
     assert declared.settle(client, declare(DAILY, ("b", {"interval": 60}))).enabled == ("b",)
     assert clockwork.schedules.get("b").enabled
 
@@ -529,7 +530,7 @@ def test_what_a_person_disabled_stays_so_and_what_a_person_made_is_left_alone(cl
 
 def test_an_app_that_declares_nothing_disables_nothing(clockwork: Clockwork) -> None:
     declared.settle(clockwork.life.client, declare(DAILY))
-    assert declared.settle(clockwork.life.client, []) == declared.Settled()
+    assert declared.settle(clockwork.life.client, []) == declared.DeclaredChanges()
 
 
 def test_the_decorator_declares_a_schedule_over_a_task() -> None:
@@ -548,7 +549,7 @@ def test_the_decorator_declares_a_schedule_over_a_task() -> None:
         app.schedule("@daily")(nightly)
     with pytest.raises(BadInput, match="five"):
         app.schedule("0 0 * * * *", name="x")(nightly)
-    with pytest.raises(BadInput, match=r"goes over @app\.task"):
+    with pytest.raises(BadInput, match=r"write it above @app\.task"):
         app.schedule("@daily", name="x")(_sync)  # type: ignore[arg-type]
 
 
@@ -627,9 +628,9 @@ def test_two_apps_on_one_database_leave_each_others_schedules_alone(clockwork: C
     other = Life(client.database.url, clock=clockwork.life.clock)
     with other:
         teach(other, "bill")
-        wanted = declared.Declared("bills", Definition.parse({"cron": "@daily", "steps": [{"task": "bill"}]}))
+        wanted = declared.DeclaredSchedule("bills", Definition.parse({"cron": "@daily", "steps": [{"task": "bill"}]}))
         assert declared.settle(other.client, [wanted]).disabled == ()
-    assert declared.settle(client, declare(DAILY)) == declared.Settled()
+    assert declared.settle(client, declare(DAILY)) == declared.DeclaredChanges()
     assert clockwork.schedules.get("bills").enabled
 
 

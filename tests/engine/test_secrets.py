@@ -13,10 +13,12 @@ from urllib.parse import unquote
 import pytest
 
 from headway import App, Job
-from headway.engine.secrets import Mask, MaskedSink, Vault, password_of
-from headway.engine.worker import Wishes, Worker
+from headway.engine.execution.secrets import Mask, MaskedSink, Vault, password_of
+from headway.engine.worker.config import WorkerConfig
+from headway.engine.worker.worker import Worker
 from headway.errors import BadInput, JobFailed
-from headway.model.outcome import Completed, Failed, FailureKind, Skipped, Stopped
+from headway.model.access.secrets import OwnedSecret
+from headway.model.jobs.outcome import Completed, Failed, FailureKind, Skipped, StoppedByRequest
 from headway.testing import drain
 from tests.engine.test_child import Recorder
 from tests.support import tasks_for_secrets
@@ -49,14 +51,14 @@ def app(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
 
 @contextmanager
 def at_work(app: App) -> Iterator[Worker]:
-    worker = Worker(app.database, app.registry, Wishes(artifacts=app.settings.artifacts, vault=app.vault))
+    worker = Worker(app.database, app.registry, WorkerConfig(artifacts=app.settings.artifacts, vault=app.vault))
     worker.register()
     worker.start()
     try:
         yield worker
     finally:
         worker.drain()
-        until(lambda: not worker.running)
+        until(lambda: not worker.pool.running)
         worker.stop()
         worker.join(SECONDS)
         worker.close()
@@ -183,7 +185,8 @@ def test_an_unknown_secret_is_a_failure_that_names_it(app: App, task: str):
     assert (job.status, job.row.failure_kind) == ("FAILED", FailureKind.BAD_PARAMS)
     assert job.run is not None
     assert job.run.error == (
-        "params.token asks for the secret TOKEM, which this worker does not know: did you mean TOKEN?"
+        f"params.token asks for the secret TOKEM, which is unknown, or not for {task} of the tenant default:"
+        " add it to secrets in the worker's settings"
     )
 
 
@@ -208,8 +211,8 @@ def test_a_connection_that_may_not_be_used_is_a_failure_that_says_why(app: App, 
         own = ended(app.tasks["sql"].enqueue(connection="own", script="delete from hw_job"))
         unknown = ended(app.tasks["sql"].enqueue(connection="none", script="select 1"))
     said = errors({"own": own, "unknown": unknown})
-    assert said["own"] == "params.connection own is Headway's own database, which no job may touch"
-    assert said["unknown"] == "params.connection is not one of the settings' connections (there: own)"
+    assert said["own"] == "params.connection own is Headway's own database, which no job may use"
+    assert said["unknown"] == "params.connection is not a connection in the settings (known: own)"
     assert own.row.failure_kind is unknown.row.failure_kind is FailureKind.BAD_PARAMS
 
 
@@ -217,12 +220,12 @@ def test_a_connection_that_may_not_be_used_is_a_failure_that_says_why(app: App, 
 
 
 def reveal(vault: Vault, params: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    return vault.reveal(json.dumps(params))
+    return vault.reveal(json.dumps(params), task="tell")
 
 
 def test_only_what_stands_for_a_secret_is_replaced(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("A", "one")
-    vault = Vault({"A": "env:A"})
+    vault = Vault({"A": OwnedSecret("env:A")})
     params = {"a": [{"$secret": "A"}, {"b": {"$secret": "A"}}], "c": {"$secret": "A", "d": 1}, "e": "$secret"}
 
     assert reveal(vault, params) == (
@@ -235,7 +238,7 @@ def test_only_what_stands_for_a_secret_is_replaced(monkeypatch: pytest.MonkeyPat
 def test_a_file_loses_its_last_line_break_only(tmp_path: Path):
     (tmp_path / "a").write_bytes(b" one\r\n")
     (tmp_path / "b").write_bytes(b"one\n\n")
-    vault = Vault({"A": f"file:{tmp_path}/a", "B": f"file:{tmp_path}/b"})
+    vault = Vault({"A": OwnedSecret(f"file:{tmp_path}/a"), "B": OwnedSecret(f"file:{tmp_path}/b")})
 
     assert reveal(vault, {"a": secret("A"), "b": secret("B")})[0] == {"a": " one", "b": "one\n"}
 
@@ -243,15 +246,19 @@ def test_a_file_loses_its_last_line_break_only(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "place", "problem"),
     [
-        ("NOBODY", "env:A", "asks for the secret NOBODY, which this worker does not know: say where it is found"),
+        (
+            "NOBODY",
+            "env:A",
+            "asks for the secret NOBODY, which is unknown, or not for tell of the tenant default: add it to",
+        ),
         (5, "env:A", 'must name a secret: {"$secret": "NAME"}'),
-        ("A", "env:NOT_SET_ANYWHERE", "the variable NOT_SET_ANYWHERE of the worker's environment is not set or empty"),
-        ("A", "env:EMPTY", "the variable EMPTY of the worker's environment is not set or empty"),
+        ("A", "env:NOT_SET_ANYWHERE", "the variable NOT_SET_ANYWHERE of the worker's environment is empty or not set"),
+        ("A", "env:EMPTY", "the variable EMPTY of the worker's environment is empty or not set"),
         ("A", "file:/no/such", "the file /no/such cannot be read: No such file or directory"),
-        ("A", "file:EMPTY", "the file EMPTY is not set or empty"),
+        ("A", "file:EMPTY", "the file EMPTY is empty"),
         ("A", "file:LATIN", "the file LATIN is not UTF-8 text"),
-        ("A", "file:LARGE", "the file LARGE is over 64 KiB, or not text"),
-        ("A", "file:NUL", "the file NUL is over 64 KiB, or not text"),
+        ("A", "file:LARGE", "the file LARGE is over 64 KiB or not text"),
+        ("A", "file:NUL", "the file NUL is over 64 KiB or not text"),
     ],
 )
 def test_a_secret_that_is_not_there(
@@ -263,7 +270,7 @@ def test_a_secret_that_is_not_there(
         (tmp_path / file).write_bytes(data)
 
     with pytest.raises(BadInput) as refused:
-        reveal(Vault({"A": place}), {"x": [{"$secret": name}]})
+        reveal(Vault({"A": OwnedSecret(place)}), {"x": [{"$secret": name}]})
 
     assert (refused.value.code, refused.value.field) == ("bad_params", "params.x[0]")
     assert problem in str(refused.value)
@@ -325,7 +332,7 @@ def test_every_end_is_masked():
     failed = Failed(FailureKind.EXCEPTION, "a hidden b", 5, 2.0, True)
     assert mask.outcome(failed) == Failed(FailureKind.EXCEPTION, "a *** b", 5, 2.0, True)
     assert mask.outcome(Skipped("hidden")) == Skipped("***")
-    assert mask.outcome(Stopped(4)) == Stopped(4)
+    assert mask.outcome(StoppedByRequest(4)) == StoppedByRequest(4)
 
 
 def test_every_report_is_masked():

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.engine import sending
-from headway.engine.sending import Guard, Request, Sent, send
+from headway.engine.webhooks import http_client
+from headway.engine.webhooks.http_client import Guard, Request, SentRequest, send
 from tests.support.receivers import Receiver, answer, drip, flood, hang, receiver, reset
 
 QUICK = 0.4
@@ -24,7 +24,7 @@ OPEN = Guard(allow_private=True, deadline=SOON)
 SHORT = Guard(allow_private=True, deadline=QUICK)
 
 
-def post(one: Receiver, guard: Guard = OPEN, *, url: str | None = None) -> Sent:
+def post(one: Receiver, guard: Guard = OPEN, *, url: str | None = None) -> SentRequest:
     return send(Request(url or one.url, {"X-Test": "1", "User-Agent": "headway"}, b'{"a":1}'), guard)
 
 
@@ -84,7 +84,11 @@ def test_other_answers_are_failures(status: int) -> None:
     ],
 )
 def test_retry_after(text: str, low: float | None, high: float | None) -> None:
-    assert sending._retry_after(text) == pytest.approx(low) if low is not None else sending._retry_after(text) is None
+    assert (
+        http_client._retry_after(text) == pytest.approx(low)
+        if low is not None
+        else http_client._retry_after(text) is None
+    )
 
 
 def test_retry_after_counts_for_429_and_503_alone() -> None:
@@ -93,7 +97,7 @@ def test_retry_after_counts_for_429_and_503_alone() -> None:
             assert post(one).outcome.retry_after == wanted
 
 
-def soon(one: Receiver, guard: Guard = OPEN) -> Sent:
+def soon(one: Receiver, guard: Guard = OPEN) -> SentRequest:
     began = time.monotonic()
     sent = post(one, guard)
     assert time.monotonic() - began < SOON
@@ -115,7 +119,7 @@ def test_a_receiver_that_says_no_http() -> None:
         connection.sendall(b"SSH-2.0-OpenSSH_9.6\r\n\r\n")
 
     with receiver(gibberish) as one:
-        assert "not HTTP" in (post(one).outcome.error or "")
+        assert "not a complete HTTP response" in (post(one).outcome.error or "")
 
 
 def test_a_byte_at_a_time_in_the_headers_ends_with_the_deadline() -> None:
@@ -140,13 +144,13 @@ def test_of_a_gigabyte_only_the_beginning_is_read() -> None:
     with receiver(flood(1 << 30)) as one:
         sent = soon(one)
     assert sent.outcome.delivered
-    assert len(json.loads(sent.response or "")["body"]) == sending.KEPT_BODY
+    assert len(json.loads(sent.response or "")["body"]) == http_client.KEPT_BODY
     assert one.flooded < 32 << 20  # what the system's own buffers took
 
 
 def test_headers_without_end_are_refused() -> None:
     with receiver(drip(b"HTTP/1.1 200 OK\r\nX-A: ", b"a" * 65536, 0.0)) as one:
-        assert "not HTTP" in (soon(one).outcome.error or "")
+        assert "not a complete HTTP response" in (soon(one).outcome.error or "")
 
 
 def test_a_closed_port() -> None:
@@ -279,7 +283,7 @@ def test_tls_is_made_with_the_name_and_its_certificate_checked(tmp_path: Path, m
         untrusted = post(one, guard, url=f"https://hook.example:{one.port}/")
         assert "no TLS with the receiver" in (untrusted.outcome.error or "")
         trusting = ssl.create_default_context(cafile=str(certificate))
-        monkeypatch.setattr(sending, "_tls", lambda: trusting)
+        monkeypatch.setattr(http_client, "_tls", lambda: trusting)
         wrong_name = post(one, guard, url=f"https://other.example:{one.port}/")
         assert "no TLS with the receiver" in (wrong_name.outcome.error or "")
         assert one.received == []

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.engine.signature import Signature, check_params
+from headway.engine.tasks.signature import Signature, check_params
 from headway.errors import BadInput
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ import psycopg
 import pytest
 
 from headway import App
-from headway.engine.context import Work
-from headway.engine.secrets import Vault
-from headway.engine.slot import Child
+from headway.engine.execution.child_process import Child
+from headway.engine.execution.context import WorkItem
+from headway.engine.execution.secrets import Vault
 from headway.errors import BadInput
-from headway.model.outcome import Completed, Failed, FailureKind, Outcome, Stopped
+from headway.model.jobs.outcome import Completed, Failed, FailureKind, Outcome, StoppedByRequest
 from tests.engine.test_child import DEADLINE, Recorder
 from tests.support.life import raw_connection
 from tests.support.waiting import until
@@ -53,9 +53,9 @@ def sink() -> Recorder:
     return Recorder()
 
 
-def script(url: str, text: str, params: Any = None) -> Work:
+def script(url: str, text: str, params: Any = None) -> WorkItem:
     given = {"connection": "shop", "script": text, **({} if params is None else {"params": params})}
-    return Work(7, "sql", 3, 2, given, module="headway.tasks.sql", connection=url)
+    return WorkItem(7, "sql", 3, 2, given, module="headway.tasks.sql", connection=url)
 
 
 def result_of(outcome: Outcome) -> Any:
@@ -217,7 +217,7 @@ def test_params_that_do_not_fit_are_bad_params(child: Child, sink: Recorder, sho
 def test_a_script_cannot_take_over_the_transaction(child: Child, sink: Recorder, shop: str, text: str):
     failed = failure(child.run(script(shop, f"{text}; select 1 as a"), sink))
 
-    assert "leave BEGIN, COMMIT and ROLLBACK out" in failed.error
+    assert "remove BEGIN, COMMIT and ROLLBACK" in failed.error
     assert failed.final or failed.kind is FailureKind.BAD_PARAMS
 
 
@@ -240,7 +240,7 @@ def test_a_stop_ends_the_statement_and_rolls_back(child: Child, sink: Recorder, 
         running = pool.submit(child.run, script(shop, LONG[is_postgres(shop)]), sink)
         until(lambda: at_work(shop), "the statement runs")
         child.stop(DEADLINE)
-        assert running.result(DEADLINE) == Stopped()
+        assert running.result(DEADLINE) == StoppedByRequest()
     assert names(shop) == ["fog", "rain"]
     if is_postgres(shop):
         until(lambda: not at_work(shop), "the server has ended it")
@@ -279,7 +279,7 @@ def test_a_locked_file_is_waited_for_and_a_stop_ends_that(child: Child, sink: Re
         running = pool.submit(child.run, script(sqlite_url, "insert into item values (2, 'rain')"), sink)
         sink.wait_for(LOCKED)
         child.stop(DEADLINE)
-        assert running.result(DEADLINE) == Stopped()
+        assert running.result(DEADLINE) == StoppedByRequest()
         holder.execute("rollback")
     assert names(sqlite_url) == ["fog"]
 
@@ -289,7 +289,7 @@ def test_a_file_that_is_not_there_is_not_made(child: Child, sink: Recorder, tmp_
 
     failed = failure(child.run(script(str(path), "select 1"), sink))
 
-    assert failed.error == "connection shop: the file is not there, or cannot be opened"
+    assert failed.error == "connection shop: the file does not exist or cannot be opened"
     assert not path.exists()
 
 
@@ -369,9 +369,9 @@ def test_without_the_driver_it_says_what_to_install(sink: Recorder, tmp_path: Pa
     [
         (
             {"connection": "postgresql://me:hunter2@db/x"},
-            "params.connection must be a name from the settings' connections",
+            "params.connection must be the name of a connection in the settings",
         ),
-        ({"connection": "host=db password=hunter2"}, "params.connection must be a name"),
+        ({"connection": "host=db password=hunter2"}, "params.connection must be the name"),
         ({"connection": " "}, "params.connection is empty"),
         ({"script": ""}, "params.script is empty"),
         ({"params": [[1]]}, "params.params has a list or a dict at 0"),
@@ -393,7 +393,7 @@ def test_a_secret_may_be_a_value_of_a_statement():
 
 def test_an_unknown_connection_is_refused_with_the_names_there_are():
     vault = Vault(connections={"shop": "./shop.db", "store": "postgresql://me:hunter2@db/x"})
-    with pytest.raises(BadInput, match=r"\(there: shop, store\): did you mean shop\?") as refused:
+    with pytest.raises(BadInput, match=r"\(known: shop, store\): did you mean shop\?") as refused:
         vault.connection("shopp")
     assert (refused.value.code, refused.value.field) == ("bad_params", "params.connection")
     assert "hunter2" not in str(refused.value)
@@ -411,5 +411,5 @@ def test_headways_own_file_is_no_connection(tmp_path: Path, way: str):
         os.link(own, path)
     vault = Vault(connections={"mine": str(path)}, database=str(own))
 
-    with pytest.raises(BadInput, match="mine is Headway's own database, which no job may touch"):
+    with pytest.raises(BadInput, match="mine is Headway's own database, which no job may use"):
         vault.connection("mine")

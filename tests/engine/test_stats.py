@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from headway.model.outcome import Completed
-from headway.store import figures
-from headway.store.figures import Stats, spread
+from headway.model.jobs.outcome import Completed
+from headway.store import stats as store_stats
+from headway.store.stats import Stats, spread
 from tests.support.life import Life
 
 
@@ -20,7 +20,7 @@ def life(database_url: str) -> Iterator[Life]:
 
 def stats(life: Life, tenant_id: int | None = None) -> Stats:
     with life.database.read() as tx:
-        return figures.stats(tx, tenant_id or life.client.tenant_id)
+        return store_stats.stats(tx, tenant_id or life.client.tenant_id)
 
 
 def test_an_empty_tenant(life: Life) -> None:
@@ -46,7 +46,7 @@ def test_counts_throughput_waits_and_durations(life: Life) -> None:
     assert found.counts.by_status["QUEUED"] == 1
     assert (found.counts.by_status["COMPLETED"], found.counts.by_status["FAILED"]) == (1, 1)
     assert [(span.completed, span.failed, span.other) for span in found.spans[-3:]] == [(1, 0, 0), (0, 0, 0), (0, 1, 1)]
-    assert found.spans[-1].since <= found.now < found.spans[-1].since + figures.SPAN
+    assert found.spans[-1].since <= found.now < found.spans[-1].since + store_stats.SPAN
     assert found.complete_since == found.spans[0].since
     assert (found.waits.count, found.waits.mean, found.waits.p50, found.waits.p99) == (2, 10.0, 20.0, 20.0)
     assert (found.durations.count, found.durations.mean) == (2, 20.0)
@@ -74,7 +74,7 @@ def test_too_much_is_said_to_be_counted_in_part(life: Life, monkeypatch: pytest.
     later = life.clock.now()
     for _ in range(3):
         life.in_state("completed")
-    monkeypatch.setattr(figures, "ENDED", 2)
+    monkeypatch.setattr(store_stats, "ENDED", 2)
     found = stats(life)
     assert found.complete_since == later
     assert sum(span.completed for span in found.spans) == 2

@@ -17,13 +17,13 @@ import apsw
 import psycopg
 import pytest
 
-from headway.engine.pruner import Pruner
-from headway.engine.subscription import PAGE, Wanted
-from headway.engine.tail import RARELY, Reset, Subscription, Tail
+from headway.engine.events.subscription import PAGE, EventFilter
+from headway.engine.events.tail import RARELY, Reset, Subscription, Tail
+from headway.engine.maintenance.pruner import Pruner
 from headway.errors import Unreachable
-from headway.store import live
+from headway.model.event import Event
+from headway.store import events
 from headway.store.db import Database, Row, Tx, open_database
-from headway.store.reading import Event
 from headway.verify import check
 from tests.support.life import Life
 from tests.support.pair import Pair, kill
@@ -118,7 +118,7 @@ def test_a_filter_that_finds_little_moves_on_through_the_past(life: Life) -> Non
     life.client.enqueue_alike(life.new(), ["{}"] * (2 * PAGE))
     life.in_state("cancelled")
     tail = Tail(life.database)
-    following = tail.subscribe(0, Wanted(None, kinds=["job.cancelled"]))
+    following = tail.subscribe(0, EventFilter(None, kinds=["job.cancelled"]))
     pages = []
     while (page := following.get(0)) is not None:
         pages.append(page)
@@ -157,7 +157,7 @@ def test_a_tenant_sees_its_own_events_only(life: Life) -> None:
     life.sql_write("insert into hw_tenant (name, created_at) values ('other', 0)")
     ((other,),) = life.sql("select id from hw_tenant where name = 'other'")
     tail = Tail(life.database)
-    ours, theirs, system = (tail.subscribe(0, Wanted(who)) for who in (life.client.tenant_id, other, None))
+    ours, theirs, system = (tail.subscribe(0, EventFilter(who)) for who in (life.client.tenant_id, other, None))
     job_id = life.enqueue()
     event = f"({other}, 'job', 4711, 1, 'job.created', 2, 0, '{{}}')"
     life.sql_write(
@@ -173,9 +173,9 @@ def test_a_tenant_sees_its_own_events_only(life: Life) -> None:
 
 def test_kinds_and_things_are_chosen(life: Life) -> None:
     tail = Tail(life.database)
-    ends = tail.subscribe(None, Wanted(None, kinds=["job.completed", "worker.*"]))
+    ends = tail.subscribe(None, EventFilter(None, kinds=["job.completed", "worker.*"]))
     first = life.in_state("completed")
-    one = tail.subscribe(0, Wanted(None, thing="job", thing_id=first))
+    one = tail.subscribe(0, EventFilter(None, thing="job", thing_id=first))
     life.in_state("completed")
     worker = life.new_worker()
     tail.tick()
@@ -280,7 +280,7 @@ def test_a_commit_between_the_look_at_writers_and_at_events_is_not_taken_for_a_r
     slow = psycopg.connect(pair.url)
     slow.execute(insert(1))
     pair.enqueue()
-    asked = live.writers
+    asked = events.writers
 
     def commit_first(tx: Tx) -> frozenset[str]:
         if not slow.closed:
@@ -289,7 +289,7 @@ def test_a_commit_between_the_look_at_writers_and_at_events_is_not_taken_for_a_r
         return asked(tx)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(live, "writers", commit_first)
+        patch.setattr(events, "writers", commit_first)
         tail.tick()
     tick_until(tail, lambda: following.queue)
     assert [event.kind for event in taken(following)] == ["test.made", "job.created"]
@@ -345,7 +345,7 @@ def test_a_transaction_that_stays_open_holds_others_up_for_a_bounded_time(pair: 
     tail.tick()
     lost = following.get(0)
     assert isinstance(lost, Reset)
-    assert "out of their order" in lost.reason
+    assert "out of order" in lost.reason
     assert tail.late == []
 
 
@@ -644,8 +644,8 @@ def open_life(url: str) -> Iterator[Life]:
 def test_a_commit_that_makes_no_work_is_told_soon_too(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     """A claim wakes no worker, but whoever watches."""
     job_id = life.enqueue()
-    monkeypatch.setattr("headway.engine.tail.SOON", 3 * PATIENCE)  # it does not look by itself
-    monkeypatch.setattr("headway.engine.tail.RARELY", 3 * PATIENCE)
+    monkeypatch.setattr("headway.engine.events.tail.SOON", 3 * PATIENCE)  # it does not look by itself
+    monkeypatch.setattr("headway.engine.events.tail.RARELY", 3 * PATIENCE)
     with running(Tail(life.database)) as tail:
         following = tail.subscribe()
         until(lambda: tail.pace == 3 * PATIENCE)

@@ -19,7 +19,7 @@ from opentelemetry.trace import StatusCode
 from headway import App
 from headway.engine import tracing
 from headway.errors import BadInput
-from headway.model.job import Options
+from headway.model.jobs.job import Options
 from tests.engine.test_http_task import Server
 from tests.engine.test_http_task import server as server
 from tests.engine.test_worker import at_work
@@ -198,8 +198,8 @@ def test_what_is_no_traceparent_is_refused_here_and_ignored_from_outside(app: Ap
 def test_nothing_is_loaded_and_next_to_nothing_spent_when_nobody_traces() -> None:
     """In a program of its own, because this one has loaded OpenTelemetry."""
     code = (
-        "import sys, timeit; import headway.app, headway.engine.worker; from headway.engine import tracing;"
-        "from headway.model.job import NewJob; job = NewJob('a', '{}', '{}');\n"
+        "import sys, timeit; import headway.app, headway.engine.worker.worker; from headway.engine import tracing;"
+        "from headway.model.jobs.job import NewJob; job = NewJob('a', '{}', '{}');\n"
         "def one():\n"
         "    with tracing.enqueueing('a') as stamp: stamp(job)\n"
         "assert not [name for name in sys.modules if name.startswith('opentelemetry')];"

@@ -9,16 +9,16 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from headway.api.wire.hooks import render
+from headway.api.schemas.webhooks import render
 from headway.clock import micros
-from headway.engine import turns
-from headway.engine.client import Client
-from headway.engine.deliverer import Deliverer
-from headway.engine.sending import Guard, Request, Sent
-from headway.model import webhooks as model
-from headway.model.job import Options
-from headway.model.webhooks import Outcome
-from headway.store import deliveries, receivers
+from headway.engine.client.client import Client
+from headway.engine.webhooks import fairness
+from headway.engine.webhooks.deliverer import Deliverer
+from headway.engine.webhooks.http_client import Guard, Request, SentRequest
+from headway.model.jobs.job import Options
+from headway.model.webhooks import webhook as model
+from headway.model.webhooks.webhook import Outcome
+from headway.store.webhooks import deliveries, receivers
 from headway.verify import check
 from tests.support.life import Life
 from tests.support.tenants import add_tenant
@@ -40,12 +40,12 @@ class World:
         self.began: list[str] = []
         self.bad: set[str] = set()
 
-    def send(self, request: Request, _: Guard) -> Sent:
+    def send(self, request: Request, _: Guard) -> SentRequest:
         host = urlsplit(request.url).hostname or ""
         self.began.append(host)
         if host.startswith("slow"):
             assert self.go.wait(PATIENCE)
-        return Sent(Outcome(500, "it answered 500") if host in self.bad else Outcome(200, None))
+        return SentRequest(Outcome(500, "it answered 500") if host in self.bad else Outcome(200, None))
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_a_tenant_whose_receivers_hang_leaves_room_for_the_others(life: Life, wo
     tell(life, other, "quick.example", 3)
     deliverer = hand(life, world)
     until(lambda: (deliverer.tick(), world.began.count("quick.example") == 6)[1], "the quick ones")
-    assert world.began.count("slow.example") == turns.PER_HOST
+    assert world.began.count("slow.example") == fairness.PER_HOST
     finish(life, world, deliverer)
 
 
@@ -99,7 +99,7 @@ def test_a_tenant_with_many_hosts_that_hang_leaves_room_too(life: Life, world: W
     tell(life, other, "quick.example", 3)
     deliverer = hand(life, world)
     until(lambda: (deliverer.tick(), world.began.count("quick.example") == 3)[1], "the quick ones")
-    assert len(world.began) == 3 + turns.PER_TENANT
+    assert len(world.began) == 3 + fairness.PER_TENANT
     finish(life, world, deliverer)
 
 
@@ -120,7 +120,7 @@ def test_a_host_that_fails_is_left_alone_and_its_tries_are_kept(life: Life, worl
     for _ in range(10):
         turn(deliverer)
     failed = len(world.began)
-    assert model.OPENS_AFTER <= failed <= model.OPENS_AFTER + turns.PER_HOST
+    assert model.OPENS_AFTER <= failed <= model.OPENS_AFTER + fairness.PER_HOST
     tell(life, life.client, "good.example")
     turn(deliverer)
     assert world.began[failed:] == ["good.example"]
@@ -163,14 +163,14 @@ def test_a_look_at_addresses_is_bounded_and_the_next_goes_on(life: Life) -> None
 
 
 def test_how_long_a_host_is_left_alone() -> None:
-    one, held = turns.Turns(16), receivers.Receiver(0, 1, "https://bad.example")
+    one, held = fairness.DeliverySlots(16), receivers.Receiver(0, 1, "https://bad.example")
     for n in range(model.OPENS_AFTER):
-        assert one.room(held, n) == turns.PER_HOST
+        assert one.room(held, n) == fairness.PER_HOST
         one.note(held, Outcome(None, "refused"), n)
     until_then = model.OPENS_AFTER - 1 + micros(model.FIRST_PROBE)
     assert (one.room(held, until_then - 1), one.room(held, until_then)) == (0, 1)
     one.note(held, Outcome(404, "not found"), until_then)
-    assert (one.room(held, until_then), one.closed(held)) == (turns.PER_HOST, False)
+    assert (one.room(held, until_then), one.closed(held)) == (fairness.PER_HOST, False)
 
 
 # --- what nobody thought of ---------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def test_how_long_a_host_is_left_alone() -> None:
 
 @pytest.mark.parametrize("error", [OverflowError("far"), IndexError("out"), UnicodeError("x"), TypeError("y")])
 def test_an_error_of_our_own_is_a_failed_try(life: Life, error: Exception) -> None:
-    def send(_: Request, __: Guard) -> Sent:
+    def send(_: Request, __: Guard) -> SentRequest:
         raise error
 
     tell(life, life.client, "odd.example")

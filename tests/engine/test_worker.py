@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,14 +15,30 @@ from typing import Any
 import pytest
 
 from headway import App, Job
-from headway.engine import limits
-from headway.engine.worker import Wishes, Worker
+from headway.engine.client import limits
+from headway.engine.execution.async_runner import AsyncRunner
+from headway.engine.execution.running import Running
+from headway.engine.worker.claim_reload import ClaimReload
+from headway.engine.worker.claim_start import ClaimStart
+from headway.engine.worker.claim_strategy import ClaimStrategy
+from headway.engine.worker.config import WorkerConfig
+from headway.engine.worker.execution_pool import ExecutionPool
+from headway.engine.worker.lease import Lease
+from headway.engine.worker.life import MOVERS, MOVES, WorkerLife, WorkerState
+from headway.engine.worker.report_buffer import ReportBuffer
+from headway.engine.worker.stale_claims import StaleClaims
+from headway.engine.worker.start_pause import StartPause
+from headway.engine.worker.stuck import StuckWatch
+from headway.engine.worker.threads import WRITERS
+from headway.engine.worker.turn import Turn
+from headway.engine.worker.worker import Worker
 from headway.errors import CommitUnknown, JobFailed, Unreachable
-from headway.model.job import SYSTEM, Options
-from headway.model.outcome import FailureKind
-from headway.model.policies import Concurrency
-from headway.store import jobs, reading
+from headway.model.jobs.job import SYSTEM, Options
+from headway.model.jobs.outcome import FailureKind, NeverBegan
+from headway.model.queue.policies import Concurrency
 from headway.store.db import Tx
+from headway.store.jobs import changes as jobs
+from headway.store.jobs import views as job_views
 from headway.verify import check
 from tests.support import tasks_for_worker
 from tests.support.waiting import until
@@ -40,7 +59,7 @@ def app(database_url: str, tmp_path: Path) -> Iterator[App]:
 
 @contextmanager
 def at_work(app: App, **wishes: Any) -> Iterator[Worker]:
-    worker = Worker(app.database, app.registry, Wishes(artifacts=app.settings.artifacts, **wishes))
+    worker = Worker(app.database, app.registry, WorkerConfig(artifacts=app.settings.artifacts, **wishes))
     worker.register()
     worker.start()
     try:
@@ -48,10 +67,79 @@ def at_work(app: App, **wishes: Any) -> Iterator[Worker]:
     finally:
         worker.drain()
         worker.interrupt_all("the test is over", grace=0.0)
-        until(lambda: not worker.running or worker.stuck)
+        until(lambda: not worker.pool.running or worker.state is WorkerState.STUCK)
         worker.stop()
         worker.join(SECONDS)
         worker.close()
+
+
+def test_each_attribute_is_assigned_by_the_threads_that_the_table_names(
+    app: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    unlimited(app)
+    found: dict[str, set[str]] = {}
+    kinds = (Worker, Lease, ExecutionPool, ClaimStrategy, StartPause, ReportBuffer)
+    for kind in (*kinds, WorkerLife, ClaimReload, ClaimStart, StaleClaims, StuckWatch):
+        monkeypatch.setattr(kind, "__setattr__", lambda thing, name, value: _assign(found, thing, name, value))
+    moves, move = set[tuple[WorkerState, str]](), WorkerLife.move
+
+    def recorded(life: WorkerLife, to: WorkerState) -> bool:
+        moves.add((to, _thread()))
+        return move(life, to)
+
+    monkeypatch.setattr(WorkerLife, "move", recorded)
+    with at_work(app, heartbeat=0.05) as worker:
+        file = tmp_path / "out"
+        file.write_text("out")
+        done = [enqueue(app, "report", file=str(file)), enqueue(app, "report.async"), enqueue(app, "fails")]
+        waits = enqueue(app, "wait.async")
+        until(lambda: all(job.status in ("COMPLETED", "FAILED") for job in done) and waits.status == "RUNNING")
+        waits.cancel()
+        until(lambda: worker.finished == 4)
+        worker.lease.renew()
+        assert not worker.has_claimable_work()
+    wrong = {name: threads for name, threads in found.items() if threads - WRITERS.get(name, {"worker"})}
+    assert not wrong
+    assert moves == {(WorkerState.DRAINING, "caller")}
+    assert all(thread in MOVERS[to] for to, thread in moves)
+    assert {"ReportBuffer.due_at", "Lease.renewed", "ExecutionPool.free", "ClaimStrategy.due"} <= found.keys()
+    assert "heartbeat" in found["Lease.renewed"]
+    assert "work" in found["ReportBuffer.due_at"]
+
+
+def _assign(found: dict[str, set[str]], thing: object, name: str, value: object) -> None:
+    object.__setattr__(thing, name, value)
+    if sys._getframe(2).f_code.co_name != "__init__":
+        found.setdefault(f"{type(thing).__name__}.{name}", set()).add(_thread())
+
+
+def _thread() -> str:
+    kinds = {"headway-worker": "worker", "headway-heartbeat": "heartbeat", "MainThread": "caller"}
+    return kinds.get(threading.current_thread().name, "work")
+
+
+# Row: from. Column: to.
+LIFE = """
+         LIVE DRAINING LOST STALLED STUCK
+LIVE     -    yes      yes  yes     -
+DRAINING -    -        yes  yes     -
+LOST     -    -        -    yes     -
+STALLED  -    -        -    -       yes
+STUCK    -    -        -    yes     -
+"""
+
+
+def test_a_worker_moves_between_its_states_as_the_table_says_and_refuses_the_rest():
+    head, *lines = (line.split() for line in LIFE.strip().splitlines())
+    assert {state.name for state in WorkerState} == set(head) == {name for name, *_ in lines}
+    for origin, *cells in lines:
+        for target, cell in zip(head, cells, strict=True):
+            life = WorkerLife()
+            life.state = WorkerState[origin]
+            assert life.move(WorkerState[target]) is (cell == "yes"), (origin, target)
+            assert life.state.name == (target if cell == "yes" else origin)
+            assert life.claims is (life.state is WorkerState.LIVE)
+    assert {to for targets in MOVES.values() for to in targets} == MOVERS.keys()
 
 
 def unlimited(app: App) -> None:
@@ -64,7 +152,7 @@ def enqueue(app: App, task: str, /, **params: Any) -> Job:
 
 def events(app: App, job: Job) -> list[str]:
     with app.database.read() as tx:
-        return [event.kind for event in reading.events(tx, job.id)]
+        return [event.kind for event in job_views.events(tx, job.id)]
 
 
 def report_of(app: App, job: Job) -> tuple[Any, ...]:
@@ -214,7 +302,7 @@ def test_how_a_task_may_end_itself(app: App):
 def test_work_that_stops_unasked_has_failed(app: App):
     with at_work(app):
         job = enqueue(app, "cancels_itself")
-        with pytest.raises(JobFailed, match="nobody had asked"):
+        with pytest.raises(JobFailed, match="without a stop request"):
             job.result(SECONDS)
 
 
@@ -231,7 +319,7 @@ def test_a_crash_of_the_child_ends_the_job_and_not_the_worker(app: App):
 
 def test_work_that_does_not_stop_keeps_its_claim(app: App, monkeypatch: pytest.MonkeyPatch):
     # The bound is ten seconds in real life; what happens beyond it is the same after none.
-    monkeypatch.setattr("headway.engine.worker.STUCK_AFTER", 0.0)
+    monkeypatch.setattr("headway.engine.worker.execution_pool.STUCK_AFTER", 0.0)
     unlimited(app)
     with at_work(app) as worker:
         job = enqueue(app, "deaf")
@@ -242,8 +330,8 @@ def test_work_that_does_not_stop_keeps_its_claim(app: App, monkeypatch: pytest.M
         later = enqueue(app, "add", a=1, b=1)
         worker.tick()
         assert later.status == "QUEUED", "a stuck worker took new work"
-        assert worker.only_stuck_left
-        worker.running.clear()  # its process would end here; this one goes on with other tests
+        until(lambda: worker.only_stuck_left)
+        worker.pool.running.clear()  # its process would end here; this one goes on with other tests
     assert "job.not_stopping" in events(app, job)
 
 
@@ -267,7 +355,7 @@ def test_many_jobs_share_commits(app: App):
 
 def test_a_lost_commit_answer_is_read_back(app: App):
     """The commit lands, its answer does not: the worker must neither lose its claims nor run them twice."""
-    worker = Worker(app.database, app.registry, Wishes(artifacts=app.settings.artifacts))
+    worker = Worker(app.database, app.registry, WorkerConfig(artifacts=app.settings.artifacts))
     worker.database.transact("register", worker._register)
     job = enqueue(app, "add", a=1, b=2)
     write = worker._write
@@ -284,15 +372,15 @@ def test_a_lost_commit_answer_is_read_back(app: App):
     assert job.status == "RUNNING"
     worker._write = write  # type: ignore[method-assign]
     worker._read_back()  # as the next turn would: it finds its claim and runs it
-    until(lambda: bool(worker.ended_work))
+    until(lambda: bool(worker.pool.ended_work))
     worker._write = lose_the_answer  # type: ignore[method-assign,assignment]
     with pytest.raises(CommitUnknown):
         worker.tick()
     assert job.status == "COMPLETED"
     worker._write = write  # type: ignore[method-assign]
     worker.tick()
-    assert not worker.running
-    assert sorted(worker.free) == [0, 1, 2, 3]
+    assert not worker.pool.running
+    assert sorted(worker.pool.free) == [0, 1, 2, 3]
     assert events(app, job) == ["job.created", "job.claimed", "job.completed"]
     assert not check(app.database, quiet=True).findings
     worker.close()
@@ -329,19 +417,19 @@ def test_an_expired_job_is_skipped_without_a_run(app: App):
 
 def test_one_end_that_cannot_be_recorded_does_not_hold_up_the_others(app: App):
     unlimited(app)
-    worker = Worker(app.database, app.registry, Wishes(artifacts=app.settings.artifacts))
+    worker = Worker(app.database, app.registry, WorkerConfig(artifacts=app.settings.artifacts))
     worker.database.transact("register", worker._register)
     poisoned, *fine = (enqueue(app, "fails") for _ in range(3))
     write = worker._write
 
-    def refuse_one(tx: Tx, ended: list[Any], *args: Any) -> Any:
-        if any(end.claim.job_id == poisoned.id for end in ended):
+    def refuse_one(tx: Tx, turn: Turn) -> Any:
+        if any(end.claim.job_id == poisoned.id for end in turn.ended):
             raise RuntimeError("nobody foresaw this")
-        return write(tx, ended, *args)
+        return write(tx, turn)
 
-    worker._write = refuse_one  # type: ignore[method-assign,assignment]
+    worker._write = refuse_one  # type: ignore[method-assign]
     worker.tick()
-    until(lambda: len(worker.ended_work) == 3)
+    until(lambda: len(worker.pool.ended_work) == 3)
     with pytest.raises(RuntimeError):
         worker.tick()
     until(lambda: worker.safely() >= 0 and all(job.status == "FAILED" for job in fine))
@@ -354,7 +442,7 @@ def test_one_end_that_cannot_be_recorded_does_not_hold_up_the_others(app: App):
 
 def test_claims_that_could_not_be_handed_over_are_read_back(app: App, monkeypatch: pytest.MonkeyPatch):
     """The claim is committed and the database goes away before the work begins: it must begin later."""
-    worker = Worker(app.database, app.registry, Wishes(artifacts=app.settings.artifacts))
+    worker = Worker(app.database, app.registry, WorkerConfig(artifacts=app.settings.artifacts))
     worker.database.transact("register", worker._register)
     job = enqueue(app, "add", a=1, b=2)
 
@@ -362,11 +450,11 @@ def test_claims_that_could_not_be_handed_over_are_read_back(app: App, monkeypatc
         raise Unreachable("the database is away")
 
     with monkeypatch.context() as patch:
-        patch.setattr("headway.engine.worker.carried_by", away)
+        patch.setattr("headway.engine.worker.claim_start.carried_by", away)
         with pytest.raises(Unreachable):
             worker.tick()
     assert job.status == "RUNNING"
-    assert not worker.running
+    assert not worker.pool.running
     until(lambda: worker.safely() >= 0 and job.status == "COMPLETED")
     assert not check(app.database, quiet=True).findings
     worker.close()
@@ -376,14 +464,14 @@ def test_a_checkpoint_waits_while_the_database_is_away(app: App):
     with at_work(app) as worker:
         transact, refused = app.database.transact, 0
 
-        def away_at_first(label: str, work: Any, **more: Any) -> Any:
+        def away_at_first(label: str, work: Any, *args: Any, **more: Any) -> Any:
             nonlocal refused
             if label == "checkpoint" and refused < 2:
                 refused += 1
                 raise Unreachable("the database is away")
-            return transact(label, work, **more)
+            return transact(label, work, *args, **more)
 
-        worker.database.transact = away_at_first  # type: ignore[method-assign]
+        worker.database.transact = away_at_first  # type: ignore[method-assign, assignment]
         job = enqueue(app, "report.async")
         assert job.result(SECONDS) == 1
         assert refused == 2
@@ -411,16 +499,48 @@ def _far(n: int) -> int:
 def test_a_nudge_brings_a_stop_request_and_the_next_job(app: App):
     """With one job at work and room for another: also where nothing is read before the claim."""
     unlimited(app)
-    worker = Worker(app.database, app.registry, Wishes(artifacts=app.settings.artifacts))
+    worker = Worker(app.database, app.registry, WorkerConfig(artifacts=app.settings.artifacts))
     worker.database.transact("register", worker._register)
     stopped, following = enqueue(app, "wait.async"), None
     worker.tick()
     until(lambda: stopped.status == "RUNNING")
     following = enqueue(app, "fails")
     app.client.cancel(stopped.id)
-    worker.nudged = True
+    worker.strategy.nudged = True
     worker.tick()
-    assert worker.running[stopped.id].asked_at is not None
+    assert worker.pool.running[stopped.id].asked_at is not None
     assert worker.claimed == 2
     until(lambda: worker.safely() >= 0 and (stopped.status, following.status) == ("CANCELLED", "FAILED"))
     worker.close()
+
+
+def test_async_work_that_is_stopped_while_its_task_is_made_ends(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = AsyncRunner.start
+
+    def asked_first(self: AsyncRunner, batch: list[Running]) -> None:
+        for running in batch:
+            running.asked_at = time.monotonic()  # the first half of `request_stop`: the loop's thread comes in between
+        start(self, batch)
+
+    monkeypatch.setattr(AsyncRunner, "start", asked_first)
+    with at_work(app):
+        job = enqueue(app, "wait.async")
+        until(lambda: job.status not in ("QUEUED", "RUNNING"))
+
+
+def test_work_that_cannot_be_started_ends_the_warm_processes_of_free_slots(app: App, monkeypatch: pytest.MonkeyPatch):
+    """They may hold the very descriptors that it lacks."""
+    unlimited(app)
+    with at_work(app, slots=2) as worker:
+        assert enqueue(app, "plain", word="warm").result(timeout=SECONDS)
+        (runner,) = [runner for runner in worker.pool.slot_runners.values() if runner.child is not None]
+        monkeypatch.setattr(worker.pool, "start_in_loop", lambda batch: worker.pool.on_ended([never(batch[0])]))
+        job = enqueue(app, "add", a=1, b=2)
+        until(lambda: runner.child is None)
+        monkeypatch.undo()
+        until(lambda: job.row.status.terminal)
+        assert enqueue(app, "plain", word="again").result(timeout=SECONDS)
+
+
+def never(running: Running) -> tuple[Running, NeverBegan]:
+    return running, NeverBegan("no descriptor is free")

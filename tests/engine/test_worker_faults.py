@@ -11,13 +11,17 @@ from typing import Any
 import pytest
 
 from headway import App
-from headway.engine import heartbeat
-from headway.engine.recovery import Recovery
+from headway.engine import supervisor as supervising
+from headway.engine.maintenance.recovery import Recovery
 from headway.engine.supervisor import Supervisor
-from headway.engine.worker import Wishes, Worker
+from headway.engine.worker import heartbeat
+from headway.engine.worker.config import WorkerConfig
+from headway.engine.worker.life import WorkerState
+from headway.engine.worker.worker import Worker
 from headway.errors import CommitUnknown, Unreachable
-from headway.store import postgres, workers
+from headway.store import workers
 from headway.store.db import open_database
+from headway.store.postgres import database
 from tests.support import tasks_for_worker
 from tests.support.gates import Gated
 from tests.support.life import TASK, Life
@@ -42,28 +46,28 @@ def given_up(app: App, worker: Worker) -> None:
 
 def test_a_worker_that_was_given_up_claims_nothing(app: App) -> None:
     """Nobody would watch over the lease of such a claim: it would be lost while its work runs."""
-    worker = Worker(app.database, app.registry, Wishes())
+    worker = Worker(app.database, app.registry, WorkerConfig())
     app.database.transact("register", worker._register)
     given_up(app, worker)
     job = app.tasks["add"].enqueue(a=1, b=2)
     worker.tick()
     assert job.status == "QUEUED"
-    assert not worker.running
+    assert not worker.pool.running
 
 
 def test_a_worker_that_cannot_renew_because_it_was_given_up_ends(app: App) -> None:
-    worker = Worker(app.database, app.registry, Wishes())
+    worker = Worker(app.database, app.registry, WorkerConfig())
     app.database.transact("register", worker._register)
     given_up(app, worker)
-    worker.renew()
-    assert worker.draining
+    worker.lease.renew()
+    assert worker.state is WorkerState.LOST
     assert worker.ended.is_set()
 
 
 def test_what_is_claimed_when_the_end_is_asked_for_is_finished(app: App) -> None:
     """Nothing runs yet when the signal comes, but the claim is under way."""
     claiming, go_on = threading.Event(), threading.Event()
-    wishes = Wishes()
+    wishes = WorkerConfig()
 
     class Slow(Worker):
         def _hand_over(self, fresh: Any) -> None:
@@ -79,19 +83,54 @@ def test_what_is_claimed_when_the_end_is_asked_for_is_finished(app: App) -> None
     assert claiming.wait(SECONDS)
     ending = threading.Thread(target=supervisor.stop)
     ending.start()
-    until(lambda: supervisor.worker is not None and supervisor.worker.draining)
+    until(lambda: supervisor.worker is not None and supervisor.worker.state is WorkerState.DRAINING)
     ending.join(0.2)
     go_on.set()
     ending.join(SECONDS)
     assert job.status == "COMPLETED"
 
 
+@pytest.mark.parametrize("where", ["worker", "recovery"])
+def test_a_start_that_has_no_room_for_a_thread_goes_on_later(
+    app: App, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One part is at work already, and there is one worker, not two."""
+    monkeypatch.setattr(supervising, "BACKOFF", 0.01)
+    start, refused = threading.Thread.start, [0]
+
+    def cramped(thread: threading.Thread) -> None:
+        if thread.name == f"headway-{where}" and refused[0] < 2:
+            refused[0] += 1
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", cramped)
+    made = Supervisor(
+        make_worker=lambda: Worker(app.database, app.registry, WorkerConfig()),
+        recovery=Recovery(app.database, interval=3600),
+    )
+    running = threading.Thread(target=made.run)
+    running.start()
+    try:
+        job = app.tasks["add"].enqueue(a=1, b=2)
+        until(lambda: job.row.status.terminal or not running.is_alive())
+        assert job.status == "COMPLETED"
+        assert refused == [2]
+        until(lambda: len(made.started) == 1)
+        with app.database.read() as tx:
+            assert len(workers.live(tx)) == 1
+    finally:
+        made.wanted.set()
+        running.join(SECONDS)
+    assert not running.is_alive()
+
+
 def test_a_lost_answer_while_a_child_is_stored_costs_no_attempt(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    worker = Worker(app.database, app.registry, Wishes(slots=1))
+    worker = Worker(app.database, app.registry, WorkerConfig(slots=1))
     transact, lost = app.database.transact, threading.Event()
 
-    def unsure(label: str, work: Any, **wishes: Any) -> Any:
-        answer = transact(label, work, **wishes)
+    def unsure(label: str, work: Any, *args: Any, **wishes: Any) -> Any:
+        answer = transact(label, work, *args, **wishes)
         if label == "adopt" and not lost.is_set():
             lost.set()
             raise CommitUnknown("the answer was lost")
@@ -120,7 +159,7 @@ def test_nothing_is_claimed_before_the_heartbeat_is_up(
     up = tmp_path / "up"
     slow = f"import os, time\nwhile not os.path.exists({str(up)!r}): time.sleep(0.01)\n"
     monkeypatch.setattr(heartbeat, "_BOOT", slow + heartbeat._BOOT)
-    worker = Worker(app.database, app.registry, Wishes(slots=1, lease=LEASE, heartbeat=0.5))
+    worker = Worker(app.database, app.registry, WorkerConfig(slots=1, lease=LEASE, heartbeat=0.5))
     recovery = Recovery(app.database)
     worker.register()
     worker.start()
@@ -146,14 +185,14 @@ def test_who_stands_still_with_the_claim_lock_does_not_hold_up_the_others(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A machine that is frozen, or cut off, in the middle of a claim: its transaction ends without it."""
-    monkeypatch.setattr(postgres, "IDLE_SECONDS", 3)
+    monkeypatch.setattr(database, "IDLE_SECONDS", 3)
     frozen = Gated(postgres_url)
     with Life(postgres_url, database=open_database(postgres_url)) as life:
         job_id = life.enqueue()
         gate = frozen.gate("turn:take")
         app = App(database=postgres_url)
         app.task(TASK)(tasks_for_worker.add.function)
-        stalled = Worker(frozen, app.registry, Wishes())
+        stalled = Worker(frozen, app.registry, WorkerConfig())
         frozen.transact("register", stalled._register)
         turn = threading.Thread(target=stalled.safely)
         turn.start()
@@ -170,14 +209,14 @@ def test_who_stands_still_with_the_claim_lock_does_not_hold_up_the_others(
 
 def test_work_that_waits_for_a_database_to_begin_can_be_stopped(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a worker whose work has all stopped would not know it, and would be ended for it."""
-    worker = Worker(app.database, app.registry, Wishes(slots=1))
+    worker = Worker(app.database, app.registry, WorkerConfig(slots=1))
     transact, waiting = app.database.transact, threading.Event()
 
-    def away(label: str, work: Any, **wishes: Any) -> Any:
+    def away(label: str, work: Any, *args: Any, **wishes: Any) -> Any:
         if label == "adopt":
             waiting.set()
             raise Unreachable("the database is away")
-        return transact(label, work, **wishes)
+        return transact(label, work, *args, **wishes)
 
     monkeypatch.setattr(app.database, "transact", away)
     worker.register()
@@ -185,9 +224,9 @@ def test_work_that_waits_for_a_database_to_begin_can_be_stopped(app: App, monkey
     try:
         first = app.tasks["plain"].enqueue(word="first")
         assert waiting.wait(SECONDS)
-        worker.abandon("the worker could not renew its lease")
-        until(lambda: not worker.at_work)
+        worker.lease.abandon("the worker could not renew its lease")
         until(lambda: first.status == "FAILED")
+        assert (first.row.failure_kind, first.row.reason) == ("INTERRUPTED", "never began")
         monkeypatch.undo()
         second = app.tasks["plain"].enqueue(word="second")
         until(lambda: second.row.status.terminal)
@@ -199,6 +238,11 @@ def test_work_that_waits_for_a_database_to_begin_can_be_stopped(app: App, monkey
         worker.stop()
         worker.join(SECONDS)
         worker.close()
+
+
+def reported(app: App, job_id: int) -> bool:
+    with app.database.read() as tx:
+        return bool(tx.run("read_report", job_id=job_id))
 
 
 def test_a_worker_that_was_given_up_is_not_replaced_while_its_work_goes_on(
@@ -214,15 +258,15 @@ def test_a_worker_that_was_given_up_is_not_replaced_while_its_work_goes_on(
 
     app.task("deaf")(tasks_for_worker.deaf.function)
     supervisor = Supervisor(
-        make_worker=lambda: Worker(app.database, app.registry, Wishes(heartbeat=0.1)),
+        make_worker=lambda: Worker(app.database, app.registry, WorkerConfig(heartbeat=0.1)),
         recovery=Recovery(app.database, interval=3600),
     )
-    monkeypatch.setattr(supervisor, "_leave_at_once", leave)
+    monkeypatch.setattr(supervisor, "_leave", leave)
     supervisor.start()
     worker = supervisor.worker
     assert worker is not None
-    app.tasks["deaf"].enqueue()
-    until(lambda: worker.at_work)
+    job = app.tasks["deaf"].enqueue()
+    until(lambda: reported(app, job.id))  # asked any earlier, it would be stopped before it begins
     given_up(app, worker)
     until(worker.ended.is_set)
     with pytest.raises(Left):

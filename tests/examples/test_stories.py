@@ -20,6 +20,7 @@ from tests.docs import test_code_blocks as code_blocks
 from tests.docs.pages import blocks
 from tests.examples.ollama import MODEL, Ollama, ollama
 from tests.support.cli import ROOT, Answer, line_of, program, running, until
+from tests.support.deadlines import join
 from tests.support.postgres import fresh_database
 from tests.support.receivers import receiver
 from tests.support.scratch import scratch_directory
@@ -128,7 +129,7 @@ def test_direct_calls_go_before_the_queue_and_nobody_shares_the_model(stories: S
     call.start()
     until(lambda: stories.http.get("/api/reservations?status=ACTIVE").json()["items"], "the reservation")
     stories.model.go_on.set()
-    call.join()
+    join(call)
     assert (answers[0].status_code, answers[0].json()) == (200, {"topic": "direct", "notes": STORY})
     assert [stories.ended(one)["status"] for one in (running_one, waiting)] == ["COMPLETED", "COMPLETED"]
     topics = [

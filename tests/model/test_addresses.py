@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from headway.model.addresses import CLOSED, PRIVATE, forbidden
+from headway.model.webhooks.blocked_networks import CLOSED, PRIVATE, forbidden
 
 PUBLIC = ["1.1.1.1", "8.8.8.8", "93.184.216.34", "100.63.255.255", "100.128.0.0", "172.15.255.255", "172.32.0.0"]
 PUBLIC += ["169.253.255.255", "169.255.0.0", "192.0.1.0", "198.17.255.255", "198.20.0.0", "223.255.255.255", "11.0.0.0"]
@@ -56,8 +56,8 @@ FORBIDDEN = {
     "fe80::1%eth0": "link-local",
     "fec0::1": "site-local",
     "ff02::1": "multicast",
-    "4000::1": "not given out",
-    "8000::1": "not given out",
+    "4000::1": "not allocated",
+    "8000::1": "not allocated",
     "": "not an address",
     "localhost": "not an address",
     "127.1": "not an address",

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.model.lanes import Bucket, Rooms
-from headway.model.picking import Aged, Aging, plan_aged
+from headway.model.queue.capacity import Bucket, Capacity
+from headway.model.queue.place import AgedPlace
+from headway.model.queue.select_aged import Aging, select_aged
+from tests.support.properties import examples
 
-Queues = dict[int, dict[int, list[Aged]]]  # by priority, by bucket, in order
+Queues = dict[int, dict[int, list[AgedPlace]]]  # by priority, by bucket, in order
 NOW = 1_000
 
 
@@ -33,11 +35,11 @@ def oracle(
                 (place, buckets[n])
                 for n, places in by_bucket.items()
                 for place in places
-                if place[2] not in taken and all(room.get(lane, 1) > 0 for lane in buckets[n].lanes)
+                if place.job_id not in taken and all(room.get(lane, 1) > 0 for lane in buckets[n].lanes)
             ]
             if eligible:
                 place, bucket = min(eligible, key=lambda one: one[0][:3])
-                candidate = (aging.effective(priority, place[3]), priority, place[2], bucket)
+                candidate = (aging.effective(priority, place.queued_at), priority, place.job_id, bucket)
                 best = candidate if best is None or candidate[:2] > best[:2] else best
         if best is None:
             return taken
@@ -58,7 +60,7 @@ def situations(draw: st.DrawFn) -> tuple[dict[int, Bucket], dict[int, int], Queu
     for priority in draw(st.lists(st.sampled_from([0, 1, 2, 5, 99, 100]), min_size=1, max_size=4, unique=True)):
         queues[priority] = {
             n: sorted(
-                (draw(st.integers(0, 3)), 0, next(ids), draw(st.integers(0, NOW + 100)), None, None)
+                AgedPlace(draw(st.integers(0, 3)), 0, next(ids), draw(st.integers(0, NOW + 100)))
                 for _ in range(draw(st.integers(0, 4)))
             )
             for n in buckets
@@ -66,7 +68,7 @@ def situations(draw: st.DrawFn) -> tuple[dict[int, Bucket], dict[int, int], Queu
     return buckets, free, queues
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.integers(1, 12), situations(), st.sampled_from([1, 60, 333, 10_000]))
 def test_the_plan_is_what_a_look_at_every_job_takes(
     count: int, situation: tuple[dict[int, Bucket], dict[int, int], Queues], interval: int
@@ -77,5 +79,5 @@ def test_the_plan_is_what_a_look_at_every_job_takes(
         priority: [(buckets[n], iter(places)) for n, places in by_bucket.items()]
         for priority, by_bucket in queues.items()
     }
-    picks = plan_aged(count, levels, Rooms(dict(free)), aging)
+    picks = select_aged(count, [], Capacity(dict(free)), lambda _: levels, aging)
     assert [one.job_id for one in picks] == oracle(count, buckets, free, queues, aging)

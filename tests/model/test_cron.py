@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from headway.errors import BadInput
-from headway.model import cron
+from headway.model.schedules import cron
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
@@ -359,9 +359,9 @@ def test_rare_dates_are_found_quickly() -> None:
         ("0,30 2 * * *", BERLIN, "2026-03-29T03:00", "moved by the clock change from 02:00 and 02:30 to 03:00"),
         ("*/15 2 * * *", BERLIN, "2026-03-29T03:00", "moved by the clock change from 02:00 … 02:45 (4 times) to 03:00"),
         ("30 2,3 * * *", BERLIN, "2026-03-29T03:30", None),
-        ("0 2,3 * * *", BERLIN, "2026-03-29T03:00", "also stands for 02:00, which the clock change leaves out"),
+        ("0 2,3 * * *", BERLIN, "2026-03-29T03:00", "also replaces 02:00, which the clock change skips"),
         ("0 * * * *", BERLIN, "2026-03-29T03:00", None),
-        ("30 2 * * *", BERLIN, "2026-10-25T02:30", "the first 02:30: the clock change brings it twice"),
+        ("30 2 * * *", BERLIN, "2026-10-25T02:30", "the first 02:30: the clock change repeats it"),
         ("30 2 * * *", BERLIN, "2026-10-26T02:30", None),
         ("30 2 * * *", BERLIN, "2026-10-26T02:31", None),
         (
@@ -378,7 +378,7 @@ def test_notes(text: str, zone: str, when: str, note: str | None) -> None:
 
 def test_the_second_of_two() -> None:
     second = at("2026-10-25T02:30", BERLIN) + 3600 * SECOND
-    assert cron.notes(cron.parse("30 * * * *"), BERLIN, second) == "the second 02:30: the clock change brings it twice"
+    assert cron.notes(cron.parse("30 * * * *"), BERLIN, second) == "the second 02:30: the clock change repeats it"
     assert cron.notes(cron.parse("30 2 * * *"), BERLIN, second) is None
 
 

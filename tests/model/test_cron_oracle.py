@@ -14,8 +14,9 @@ from cronsim import CronSim
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.model import cron
+from headway.model.schedules import cron
 from tests.support.cron_oracle import Expression, Year, year_of
+from tests.support.properties import examples
 
 PROOF = bool(os.environ.get("HEADWAY_PROOF"))
 SECOND = 1_000_000
@@ -124,7 +125,7 @@ expressions = (
 )
 
 
-@settings(max_examples=600 if PROOF else 60, deadline=None)
+@settings(max_examples=examples(600 if PROOF else 60), deadline=None)
 @given(expressions, st.sampled_from([one for one in ZONES if one[1] in (2011, 2018, 2024, 2026)]))
 def test_any_expression(text: str, place: tuple[str, int]) -> None:
     same(text, place[0], year_of(*place))
@@ -138,7 +139,7 @@ def changed(day: date, zone: ZoneInfo) -> bool:
     return len({noon.utcoffset() for noon in noons}) > 1
 
 
-@settings(max_examples=2000 if PROOF else 200, deadline=None)
+@settings(max_examples=examples(2000 if PROOF else 200), deadline=None)
 @given(
     expressions,
     st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Cairo"]),

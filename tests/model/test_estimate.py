@@ -10,8 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.model.estimate import Call, Estimate, Line, Occupant, Waiter, estimate, estimates, quantile, span
-from headway.model.lanes import Bucket, Reserved
+from headway.model.explain.forecast import (
+    Estimate,
+    ForecastInput,
+    ForecastJob,
+    ForecastReservation,
+    Occupant,
+    estimate,
+    estimates,
+    quantile,
+    span,
+)
+from headway.model.queue.capacity import Bucket, Reserved
+from tests.support.properties import examples
 
 SECOND = 1_000_000
 NOW = 1_000 * SECOND
@@ -20,21 +31,21 @@ ALL = frozenset({"a", "b", "c"})
 TOOK = {(1, "a"): [10 * SECOND], (1, "b"): [30 * SECOND], (1, "c"): [7 * SECOND]}
 
 
-def waiter(number: int, task: str = "a", lanes: tuple[int, ...] = (GLOBAL,), **more: Any) -> Waiter:
+def waiter(number: int, task: str = "a", lanes: tuple[int, ...] = (GLOBAL,), **more: Any) -> ForecastJob:
     bucket = Bucket(hash((task, lanes, more.get("target_id") is not None)), 1, task, lanes, "target_id" in more)
-    return Waiter(number, bucket, more.pop("priority", 0), number, NOW, more.pop("queued_at", NOW), **more)
+    return ForecastJob(number, bucket, more.pop("priority", 0), number, NOW, more.pop("queued_at", NOW), **more)
 
 
-def line(*waiting: Waiter, **more: Any) -> Line:
+def line(*waiting: ForecastJob, **more: Any) -> ForecastInput:
     usual: dict[str, Any] = {"hands": [(ALL, 4)], "capacity": {GLOBAL: 1, GPU: 1}}
-    return Line(NOW, waiting, **{**usual, **more})
+    return ForecastInput(NOW, waiting, **{**usual, **more})
 
 
 def seconds(found: Estimate | None) -> tuple[float, float] | None:
     return None if found is None else ((found.p50 - NOW) / SECOND, (found.p90 - NOW) / SECOND)
 
 
-def start(job_id: int, where: Line) -> float | None:
+def start(job_id: int, where: ForecastInput) -> float | None:
     found = seconds(estimate(job_id, where, TOOK))
     assert found is None or found[0] == found[1]
     return None if found is None else found[0]
@@ -81,6 +92,18 @@ def test_what_runs_ends_after_its_usual_time_or_is_overdue() -> None:
     resumed = [Occupant((GLOBAL,), (1, "a"), NOW, ran=8 * SECOND, hand=0)]
     assert start(1, line(waiter(1), running=resumed, hands=[(ALL, 3)])) == 2
     assert start(2, line(waiter(1, ran=8 * SECOND), waiter(2))) == 2
+
+
+def test_overdue_work_keeps_its_lanes_until_what_can_start_beside_it_has_started() -> None:
+    """The slots of this moment go to jobs without blockers, as the next claim gives them."""
+    overdue = [Occupant((GLOBAL,), (1, "a"), NOW - 10 * SECOND, hand=0)]
+    behind, beside = waiter(1, "b", (GLOBAL,), priority=9), waiter(2, "b", ())
+    where = line(behind, beside, running=overdue, hands=[(ALL, 1)])
+    assert [start(n, where) for n in (1, 2)] == [0, 0]
+    third = line(behind, beside, waiter(3, "c", ()), running=overdue, hands=[(ALL, 1)])
+    assert [start(n, third) for n in (1, 2, 3)] == [0, 0, 30], "the slot of the overdue work goes to the best placed"
+    one_slot = line(behind, beside, running=[replace(overdue[0], hand=None)], hands=[(ALL, 1)])
+    assert [start(n, one_slot) for n in (1, 2)] == [30, 0], "the free slot is not kept for a job behind overdue work"
 
 
 def test_slots_are_respected_and_belong_to_those_who_know_the_task() -> None:
@@ -130,17 +153,17 @@ def test_what_nobody_can_foresee() -> None:
 
 
 def test_direct_calls_go_first_on_their_lanes() -> None:
-    waits = Call(Reserved(5, (GPU,)), (1, "a"))
+    waits = ForecastReservation(Reserved(5, (GPU,)), (1, "a"))
     jobs = [waiter(1, "b", (GPU,)), waiter(2, "a", ())]
     assert [start(n, line(*jobs, calls=[waits])) for n in (1, 2)] == [10, 0]
     running = [Occupant((GPU,), (1, "c"), NOW, hand=0)]
     assert start(1, line(*jobs, calls=[waits], running=running)) == 17
-    granted = Call(Reserved(5, (GPU,), granted=True), (1, "a"), NOW - 4 * SECOND)
+    granted = ForecastReservation(Reserved(5, (GPU,), granted=True), (1, "a"), NOW - 4 * SECOND)
     assert start(1, line(*jobs, calls=[granted])) == 6
-    assert start(1, line(*jobs, calls=[granted, Call(Reserved(6, (GPU,)), (1, "b"))])) == 36
+    assert start(1, line(*jobs, calls=[granted, ForecastReservation(Reserved(6, (GPU,)), (1, "b"))])) == 36
     assert start(1, line(*jobs, calls=[replace(granted, kind=None)])) is None
     on_target = [waiter(3, "a", (), target_id=7), waiter(4, "a", (), target_id=8)]
-    call = Call(Reserved(5, (), 7), (1, "b"))
+    call = ForecastReservation(Reserved(5, (), 7), (1, "b"))
     assert [start(n, line(*on_target, calls=[call])) for n in (3, 4)] == [30, 0]
 
 
@@ -157,9 +180,11 @@ def test_aging() -> None:
 
 @dataclass
 class Simple:
-    """Second by second: what ends goes, then the list is walked from the front, again and again."""
+    """Second by second: what ends goes, then the list is walked from the front, again and again.
 
-    line: Line
+    Work that is overdue now still runs: what can start beside it starts first, then the overdue work ends."""
+
+    line: ForecastInput
     lasts: Mapping[tuple[int, str], int]
 
     def starts(self) -> dict[int, int]:
@@ -167,10 +192,11 @@ class Simple:
         running = [(one.since + max(0, self.lasts[one.kind or (0, "")] - one.ran), one) for one in self.line.running]
         waiting = sorted(self.line.waiting, key=lambda one: one.place)
         while waiting:
-            running = [(end, one) for end, one in running if end > time]
             chosen = next((one for one in waiting if self._may(one, waiting, [r for _, r in running], time)), None)
             if chosen is None:
-                time += SECOND
+                overdue = any(end <= time for end, _ in running)
+                time += 0 if overdue else SECOND
+                running = [(end, one) for end, one in running if end > time]
                 continue
             waiting.remove(chosen)
             found[chosen.id] = time
@@ -178,7 +204,7 @@ class Simple:
             running.append((time + max(0, self.lasts[chosen.kind] - chosen.ran), one))
         return found
 
-    def _may(self, one: Waiter, waiting: list[Waiter], running: list[Occupant], time: int) -> bool:
+    def _may(self, one: ForecastJob, waiting: list[ForecastJob], running: list[Occupant], time: int) -> bool:
         if one.due > time or len(running) >= self.line.hands[0][1] + len(self.line.running):
             return False
         for lane in one.bucket.lanes:
@@ -202,7 +228,7 @@ kinds = st.tuples(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(
     st.lists(kinds, min_size=1, max_size=10),
     st.lists(st.tuples(st.sampled_from(sorted(ALL)), lane_sets, st.integers(0, 40)), max_size=3),

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from headway.model.excerpt import LONGEST, LOOKED_AT, excerpt
+from headway.text.params import LONGEST, LOOKED_AT, excerpt
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.model.expecting import Usual, by_progress, usual
+from headway.model.explain.durations import Usual, by_progress, usual
 
 MINUTE = 60_000_000
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.model.fingerprint import LONGEST, NONE_SAID, Failure, alike, fingerprint
+from headway.model.jobs.failure_groups import LONGEST, NONE_SAID, Failure, alike, fingerprint
 
 SAME = {
     "numbers": ("timed out after 30 s (try 2 of 4)", "timed out after 45.5 s (try 1 of 4)"),

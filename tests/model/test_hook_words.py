@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headway.model.hook_words import not_again, standing, what_next
-from headway.model.webhooks import DELIVERED, FAILED, PENDING, SECOND, Delivery, Endpoint
+from headway.model.webhooks.webhook import DELIVERED, FAILED, PENDING, SECOND, Delivery, Endpoint
+from headway.text.webhooks import not_again, standing, what_next
 
 NOW = 1_000 * SECOND
 HOOK = Endpoint(
@@ -29,9 +29,9 @@ def test_how_a_webhook_stands() -> None:
     gone = standing(replace(HOOK, enabled=0, reason="it answered 410 Gone"), NOW)
     assert (gone.word, gone.text) == (
         "disabled",
-        "Nothing is sent to it. It answered 410 Gone. Enable it to go on.",
+        "Nothing is sent to it. It answered 410 Gone. Enable it to continue.",
     )
-    assert standing(replace(HOOK, enabled=0), NOW).text == "Nothing is sent to it. Enable it to go on."
+    assert standing(replace(HOOK, enabled=0), NOW).text == "Nothing is sent to it. Enable it to continue."
     assert standing(replace(HOOK, enabled=0, deleted_at=NOW), NOW).word == "deleted"
 
 
@@ -42,7 +42,7 @@ def test_why_a_delivery_is_not_sent_once_more() -> None:
     assert not_again(SENT, HOOK) == (PENDING, "delivery 7 is still on its way: wait until it has ended")
     assert not_again(ended, replace(HOOK, enabled=0)) == (
         "disabled",
-        "webhook 3 is disabled: there is nobody to send delivery 7 to",
+        "webhook 3 is disabled: delivery 7 has no receiver",
     )
     assert (not_again(ended, replace(HOOK, enabled=0, deleted_at=1)) or ("", ""))[0] == "deleted"
 

@@ -1,5 +1,5 @@
-"""Which jobs run next: `plan` and `plan_aged` against an oracle that walks the whole queue in order; reservations, and
-the first job of a target."""
+"""Which jobs run next: `select_jobs` and `select_aged` against an oracle that walks the whole queue in order;
+reservations, and the first job of a target."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.model import lanes as rules
-from headway.model import picking
-from headway.model.lanes import BURST, Bucket, Place, Reserved, Rooms, grants, head
-from headway.model.picking import Aged, Aging, Pick, plan, plan_aged, plan_line
+from headway.model.queue import capacity as rules
+from headway.model.queue.capacity import BURST, Bucket, Capacity, Reserved, grants, head
+from headway.model.queue.place import AgedPlace, Place
+from headway.model.queue.select import Pick, select_from_line, select_jobs
+from headway.model.queue.select_aged import Aging, Levels, select_aged
+from headway.model.queue.stage_sharing import StageSharing
+from tests.support.properties import examples
 
 Queue = dict[int, list[Place]]
-ALONE: tuple[int | None, int | None] = (None, None)  # of no group and no stage
 
 
 def oracle(
@@ -30,7 +32,7 @@ def oracle(
             break
         limits = [(lane, capacity[lane]) for lane in bucket.lanes]
         if all(limit is None or used[lane] < limit for lane, limit in limits):
-            taken.append(place[3])
+            taken.append(place.job_id)
             for lane in bucket.lanes:
                 used[lane] += 1
     return taken
@@ -50,7 +52,7 @@ def situations(draw: st.DrawFn) -> tuple[list[Bucket], dict[int, int | None], li
         # Few different values, so that ties go down to the id.
         size = draw(st.integers(0, 6))
         tie = st.integers(0, 2)
-        queue[bucket.id] = sorted((-draw(tie), draw(tie), draw(tie), next(ids), *ALONE) for _ in range(size))
+        queue[bucket.id] = sorted(Place(-draw(tie), draw(tie), draw(tie), next(ids)) for _ in range(size))
     return buckets, capacity, running, queue
 
 
@@ -67,27 +69,27 @@ class Source:
             yield place
 
 
-def rooms_of(buckets: list[Bucket], capacity: dict[int, int | None], running: list[Bucket]) -> Rooms:
-    return rules.rooms_of(buckets, capacity, {bucket.id: running.count(bucket) for bucket in buckets})
+def capacity_of(buckets: list[Bucket], capacity: dict[int, int | None], running: list[Bucket]) -> Capacity:
+    return rules.capacity_of(buckets, capacity, {bucket.id: running.count(bucket) for bucket in buckets})
 
 
 def ids(picks: list[Pick]) -> list[int]:
     return [one.job_id for one in picks]
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(st.integers(1, 12), situations())
 def test_the_plan_is_what_a_walk_through_the_whole_queue_takes(
     count: int, situation: tuple[list[Bucket], dict[int, int | None], list[Bucket], Queue]
 ) -> None:
     buckets, capacity, running, queue = situation
     source = Source(queue)
-    picks = plan(count, buckets, rooms_of(buckets, capacity, running), source.of)
+    picks = select_jobs(count, buckets, capacity_of(buckets, capacity, running), source.of)
     assert ids(picks) == oracle(count, buckets, capacity, running, queue)
     assert source.asked <= len(picks) + len(buckets)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(st.integers(1, 12), situations(), st.sets(st.integers(1, 30)), st.sets(st.integers(1, 4)))
 def test_a_line_gives_what_the_buckets_give(
     count: int,
@@ -97,30 +99,31 @@ def test_a_line_gives_what_the_buckets_give(
 ) -> None:
     """Also what is left of the rooms is the same, where stages run in some lanes (`shared`)."""
     buckets, capacity, running, queue = situation
-    one = rooms_of(buckets, capacity, running)
-    one.barred, one.stages = barred, {lane: {(1, 0)} for lane in shared if capacity.get(lane) is not None}
+    one = capacity_of(buckets, capacity, running)
+    one.barred = barred
+    one.sharing = StageSharing({lane: {(1, 0)} for lane in shared if capacity.get(lane) is not None})
     one.closed = {lane for lane in shared if lane % 2}
     other = one.copy()
     line = sorted((place, bucket.id, bucket) for bucket in buckets for place in queue[bucket.id])
-    picks = plan_line(count, ((bucket, place) for place, _, bucket in line), one)
-    assert picks == plan(count, buckets, other, Source(queue).of)
-    assert (one.free, one.barred, one.stages) == (other.free, other.barred, other.stages)
+    picks = select_from_line(count, ((bucket, place) for place, _, bucket in line), one)
+    assert picks == select_jobs(count, buckets, other, Source(queue).of)
+    assert (one.free, one.barred, one.sharing.stages) == (other.free, other.barred, other.sharing.stages)
 
 
 def test_a_line_with_a_member_of_a_stage_has_to_be_planned_otherwise() -> None:
     bucket = Bucket(1, 1, "t", ())
-    line: list[tuple[Bucket, Place]] = [(bucket, (0, n, 0, n, 7 if n == 2 else None, 0)) for n in (1, 2, 3)]
-    assert ids(plan_line(1, line, Rooms()) or []) == [1]
-    assert plan_line(2, line, Rooms()) is None
+    line: list[tuple[Bucket, Place]] = [(bucket, Place(0, n, 0, n, 7 if n == 2 else None, 0)) for n in (1, 2, 3)]
+    assert ids(select_from_line(1, line, Capacity()) or []) == [1]
+    assert select_from_line(2, line, Capacity()) is None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(situations())
 def test_room_is_capacity_less_what_runs(
     situation: tuple[list[Bucket], dict[int, int | None], list[Bucket], Queue],
 ) -> None:
     buckets, capacity, running, _ = situation
-    rooms = rooms_of(buckets, capacity, running)
+    rooms = capacity_of(buckets, capacity, running)
     assert rooms.free == {
         lane: limit - sum(lane in bucket.lanes for bucket in running)
         for lane, limit in capacity.items()
@@ -128,39 +131,39 @@ def test_room_is_capacity_less_what_runs(
     }
     for bucket in buckets:
         full = [lane for lane in bucket.lanes if capacity[lane] is not None and rooms.free[lane] <= 0]
-        assert rooms.admits(bucket) == (not full)
+        assert rooms.has_room(bucket) == (not full)
 
 
 def test_a_claim_of_one_looks_at_one_place_per_bucket() -> None:
     buckets = [Bucket(n, 1, "t", (1,)) for n in (1, 2)]
-    source = Source({1: [(0, n, 0, n, *ALONE) for n in range(1, 9)], 2: [(0, n, 0, n, *ALONE) for n in range(11, 19)]})
-    assert ids(plan(1, buckets, Rooms({1: 5}), source.of)) == [1]
+    source = Source({1: [Place(0, n, 0, n) for n in range(1, 9)], 2: [Place(0, n, 0, n) for n in range(11, 19)]})
+    assert ids(select_jobs(1, buckets, Capacity({1: 5}), source.of)) == [1]
     assert source.asked == 2
 
 
 def test_a_full_bucket_is_not_even_looked_at() -> None:
-    source = Source({1: [(0, 1, 0, 1, *ALONE)]})
-    assert plan(9, [Bucket(1, 1, "t", (1,))], Rooms({1: 0}), source.of) == []
+    source = Source({1: [Place(0, 1, 0, 1)]})
+    assert select_jobs(9, [Bucket(1, 1, "t", (1,))], Capacity({1: 0}), source.of) == []
     assert source.asked == 0
 
 
 def test_all_lanes_or_none() -> None:
     """A job that has room in one lane but not in the other takes neither: the next one gets it."""
     both, one = Bucket(1, 1, "both", (1, 2)), Bucket(2, 1, "one", (1,))
-    source = Source({1: [(0, 1, 0, 1, *ALONE)], 2: [(0, 2, 0, 2, *ALONE)]})
-    assert ids(plan(9, [both, one], Rooms({1: 1, 2: 0}), source.of)) == [2]
+    source = Source({1: [Place(0, 1, 0, 1)], 2: [Place(0, 2, 0, 2)]})
+    assert ids(select_jobs(9, [both, one], Capacity({1: 1, 2: 0}), source.of)) == [2]
 
 
 def test_a_lowered_limit_below_what_runs_lets_nothing_in() -> None:
     bucket = Bucket(1, 1, "t", (1,))
-    rooms = rules.rooms_of([bucket], {1: 2}, {1: 5})
+    rooms = rules.capacity_of([bucket], {1: 2}, {1: 5})
     assert rooms.free == {1: -3}
-    assert plan(9, [bucket], rooms, Source({1: [(0, 1, 0, 1, *ALONE)]}).of) == []
+    assert select_jobs(9, [bucket], rooms, Source({1: [Place(0, 1, 0, 1)]}).of) == []
 
 
 # --- aging --------------------------------------------------------------------------------------------------------
 
-Waiting = tuple[Bucket, int, Aged]  # a bucket, a plain priority, a place within it
+Waiting = tuple[Bucket, int, AgedPlace]  # a bucket, a plain priority, a place within it
 
 
 def aged_oracle(count: int, waiting: list[Waiting], free: dict[int, int], barred: set[int], aging: Aging) -> list[int]:
@@ -170,15 +173,17 @@ def aged_oracle(count: int, waiting: list[Waiting], free: dict[int, int], barred
         fits = [
             (priority, place)
             for bucket, priority, place in waiting
-            if place[2] not in taken and place[2] not in barred and all(free.get(lane, 1) > 0 for lane in bucket.lanes)
+            if place.job_id not in taken
+            and place.job_id not in barred
+            and all(free.get(lane, 1) > 0 for lane in bucket.lanes)
         ]
         firsts = {p: min(place for q, place in fits if q == p) for p, _ in fits}
         if not firsts:
             break
-        best = max(firsts, key=lambda p: (min(100, p + (aging.now - firsts[p][3]) // aging.interval), p))
-        job_id = firsts[best][2]
+        best = max(firsts, key=lambda p: (min(100, p + (aging.now - firsts[p].queued_at) // aging.interval), p))
+        job_id = firsts[best].job_id
         taken.append(job_id)
-        bucket = next(bucket for bucket, _, place in waiting if place[2] == job_id)
+        bucket = next(bucket for bucket, _, place in waiting if place.job_id == job_id)
         free = {lane: room - (lane in bucket.lanes) for lane, room in free.items()}
     return taken
 
@@ -190,27 +195,27 @@ def aged_queues(draw: st.DrawFn) -> tuple[list[Waiting], dict[int, int], set[int
     tie, since = st.integers(0, 2), st.integers(0, 90)
     priorities = st.sampled_from([0, 1, 2, 3, 98, 100])
     waiting = [
-        (draw(st.sampled_from(buckets)), draw(priorities), (draw(tie), draw(tie), n, draw(since), *ALONE))
+        (draw(st.sampled_from(buckets)), draw(priorities), AgedPlace(draw(tie), draw(tie), n, draw(since)))
         for n in range(1, draw(st.integers(0, 9)) + 1)
     ]
     return waiting, free, draw(st.sets(st.integers(1, 9), max_size=2))
 
 
-def levels_of(waiting: list[Waiting]) -> picking.Levels:
-    found: dict[int, dict[Bucket, list[Aged]]] = {}
+def levels_of(waiting: list[Waiting]) -> Levels:
+    found: dict[int, dict[Bucket, list[AgedPlace]]] = {}
     for bucket, priority, place in waiting:
         found.setdefault(priority, {}).setdefault(bucket, []).append(place)
     return {p: [(bucket, iter(sorted(places))) for bucket, places in by.items()] for p, by in found.items()}
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(st.integers(1, 9), aged_queues(), st.integers(1, 40))
 def test_the_aged_plan_is_what_a_walk_through_the_whole_queue_takes(
     count: int, queue: tuple[list[Waiting], dict[int, int], set[int]], interval: int
 ) -> None:
     waiting, free, barred = queue
     aging = Aging(interval, 100)
-    picks = plan_aged(count, levels_of(waiting), Rooms(dict(free), barred=barred), aging)
+    picks = select_aged(count, [], Capacity(dict(free), barred=barred), lambda _: levels_of(waiting), aging)
     assert ids(picks) == aged_oracle(count, waiting, free, barred, aging)
 
 
@@ -231,19 +236,19 @@ def line(*lanes: int, number: int = 1, target: int | None = None, granted: bool 
 
 
 def test_a_reserved_lane_is_closed_to_the_queue_and_a_granted_one_counts_like_a_claim() -> None:
-    rooms = Rooms({1: 3, 2: 3, 3: 3})
+    rooms = Capacity({1: 3, 2: 3, 3: 3})
     rules.reserve(rooms, [line(1, granted=True), line(2, number=2)], {})
     assert rooms.free == {1: 2, 2: 3, 3: 3}
-    assert [rooms.admits(Bucket(1, 1, "t", (lane,))) for lane in (1, 2, 3)] == [False, False, True]
-    assert not rooms.admits(Bucket(1, 1, "t", (2, 3)))
+    assert [rooms.has_room(Bucket(1, 1, "t", (lane,))) for lane in (1, 2, 3)] == [False, False, True]
+    assert not rooms.has_room(Bucket(1, 1, "t", (2, 3)))
 
 
 @pytest.mark.parametrize(("streak", "jobs"), [(BURST - 1, []), (BURST, [11]), (BURST + 5, [11])])
 def test_after_eight_direct_calls_one_job_goes_first(streak: int, jobs: list[int]) -> None:
-    rooms = Rooms({1: 3})
+    rooms = Capacity({1: 3})
     rules.reserve(rooms, [line(1)], {1: streak})
-    source = Source({1: [(0, n, 0, n, *ALONE) for n in (11, 12, 13)]})
-    assert ids(plan(9, [Bucket(1, 1, "t", (1,))], rooms, source.of)) == jobs
+    source = Source({1: [Place(0, n, 0, n) for n in (11, 12, 13)]})
+    assert ids(select_jobs(9, [Bucket(1, 1, "t", (1,))], rooms, source.of)) == jobs
 
 
 @pytest.mark.parametrize(
@@ -277,17 +282,17 @@ def test_the_targets_that_are_shut_for_the_queue(reserved: list[Reserved], strea
 def test_reservations_are_granted_in_order_and_all_lanes_at_once(
     reserved: list[Reserved], free: dict[int, int], found: list[int]
 ) -> None:
-    assert grants(reserved, Rooms(dict(free)), {5}, {4}) == found
+    assert grants(reserved, Capacity(dict(free)), {5}, {4}) == found
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.data())
 def test_what_is_granted_never_exceeds_a_lane_and_never_overtakes(data: st.DataObject) -> None:
     some = st.sets(st.integers(1, 3), max_size=3)
     targets = st.sampled_from([None, 7, 8])
     reserved = [Reserved(n, tuple(data.draw(some)), data.draw(targets), data.draw(st.booleans())) for n in range(1, 7)]
     free = {lane: data.draw(st.integers(0, 3)) for lane in (1, 2)}
-    found = grants(reserved, Rooms(dict(free)), set(), set())
+    found = grants(reserved, Capacity(dict(free)), set(), set())
     given_now = [one for one in reserved if one.id in found]
     for lane, room in free.items():
         assert sum(lane in one.lanes for one in given_now) <= room

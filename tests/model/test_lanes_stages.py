@@ -1,5 +1,5 @@
-"""The jobs of a stage take one place in a lane of the policy: `plan` and `plan_aged` against a walk through all jobs
-before each choice."""
+"""The jobs of a stage take one place in a lane of the policy: `select_jobs` and `select_aged` against a walk through
+all jobs before each choice."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from headway.model import lanes as rules
-from headway.model import picking
-from headway.model.lanes import Bucket, Place, Reserved, Rooms, Stage, rooms_of
-from headway.model.picking import Aging, Pick, plan, plan_aged
+from headway.model.queue import capacity as rules
+from headway.model.queue.capacity import Bucket, Capacity, Reserved, capacity_of
+from headway.model.queue.place import AgedPlace, Place, Stage, stage_of
+from headway.model.queue.select import Pick, select_jobs
+from headway.model.queue.select_aged import Aging, Levels, PriorityLevel, select_aged
+from headway.model.queue.stage_sharing import StageSharing
+from tests.support.properties import examples
 
 POLICY, OTHER_POLICY, GPU = 1, 2, 3
 AGING = Aging(interval=10, now=100)
@@ -29,15 +32,24 @@ class Job(NamedTuple):
 
     @property
     def id(self) -> int:
-        return self.place[3]
+        return self.place.job_id
+
+    @property
+    def priority(self) -> int:
+        return -self.place.minus_priority
+
+    @property
+    def aged(self) -> AgedPlace:
+        place = self.place
+        return AgedPlace(place.position, place.created_at, place.job_id, self.queued_at, place.group_id, place.stage)
 
     @property
     def stage(self) -> Stage | None:
-        return rules.stage_of(*self.place[4:])
+        return stage_of(self.place.group_id, self.place.stage)
 
     @property
     def rank(self) -> tuple[int, int]:
-        return AGING.effective(-self.place[0], self.queued_at), -self.place[0]
+        return AGING.effective(self.priority, self.queued_at), self.priority
 
 
 @dataclass
@@ -53,13 +65,13 @@ class Situation:
     tired: set[int] = field(default_factory=set)
     barred: set[int] = field(default_factory=set)
 
-    def rooms(self) -> Rooms:
+    def rooms(self) -> Capacity:
         alone = {bucket.id: sum(one == bucket for one, _ in self.running) for bucket in self.buckets}
         members: dict[tuple[int, Stage], int] = {}
         for bucket, stage in self.running:
             if stage is not None:
                 members[bucket.id, stage] = members.get((bucket.id, stage), 0) + 1
-        rooms = rooms_of(self.buckets, self.limits, alone, {POLICY, OTHER_POLICY}, members)
+        rooms = capacity_of(self.buckets, self.limits, alone, {POLICY, OTHER_POLICY}, members)
         if self.reserved:
             rules.reserve(rooms, self.reserved, dict.fromkeys(self.tired, rules.BURST))
         rooms.barred = set(self.barred)
@@ -68,12 +80,12 @@ class Situation:
     def places(self, bucket: Bucket) -> Iterator[Place]:
         return iter(sorted(job.place for job in self.queue if job.bucket == bucket))
 
-    def levels(self, buckets: Collection[Bucket]) -> picking.Levels:
-        found: dict[int, list[tuple[Bucket, Iterator[picking.Aged]]]] = {}
-        for priority in {-job.place[0] for job in self.queue}:
+    def levels(self, buckets: Collection[Bucket]) -> Levels:
+        found: dict[int, list[tuple[Bucket, Iterator[AgedPlace]]]] = {}
+        for priority in {job.priority for job in self.queue}:
             for bucket in buckets:
-                jobs = sorted(job for job in self.queue if job.bucket == bucket and -job.place[0] == priority)
-                aged = iter([(*job.place[1:4], job.queued_at, *job.place[4:]) for job in jobs])
+                jobs = sorted(job for job in self.queue if job.bucket == bucket and job.priority == priority)
+                aged = iter([job.aged for job in jobs])
                 found.setdefault(priority, []).append((bucket, aged))
         return found
 
@@ -85,9 +97,9 @@ class Situation:
 
     def planned(self, count: int, *, aged: bool) -> list[int]:
         if aged:
-            picks = plan_aged(count, self.levels(self.ours()), self.rooms(), AGING, self.others, self.levels)
+            picks = select_aged(count, self.ours(), self.rooms(), self.levels, AGING, self.others())
         else:
-            picks = plan(count, self.ours(), self.rooms(), self.places, self.others)
+            picks = select_jobs(count, self.ours(), self.rooms(), self.places, self.others())
         return ids(picks)
 
 
@@ -147,7 +159,7 @@ class Walk:
 
     def take(self, count: int) -> list[int]:
         queue = sorted(self.now.queue)
-        levels = [[job for job in queue if -job.place[0] == p] for p in range(101)] if self.aged else [queue]
+        levels = [[job for job in queue if job.priority == p] for p in range(101)] if self.aged else [queue]
         while len(self.taken) < count:
             firsts = [job for job in map(self.first, levels) if job is not None]
             if not firsts:
@@ -160,7 +172,7 @@ class Walk:
         return [job.id for job in self.taken]
 
     def before(self, job: Job, best: Job) -> bool:
-        return not self.aged or job.place[0] == best.place[0] or job.rank > best.rank
+        return not self.aged or job.priority == best.priority or job.rank > best.rank
 
 
 @st.composite
@@ -176,7 +188,7 @@ def situations(draw: st.DrawFn) -> Situation:
     tie = st.integers(0, 3)
     for number in range(1, draw(st.integers(2, 8)) + 1):
         stage = draw(stages)
-        place = (-draw(st.sampled_from([0, 0, 1, 3])), draw(tie), 0, number, *(stage or (None, None)))
+        place = Place(-draw(st.sampled_from([0, 0, 1, 3])), draw(tie), 0, number, *(stage or (None, None)))
         found.queue.append(Job(place, draw(st.integers(0, 100)), draw(st.sampled_from(buckets))))
     found.known = set(draw(st.sampled_from([tasks, tasks, tasks[:1], tasks[:2], tasks[1:]])))
     calls = st.builds(Reserved, st.just(1), st.sampled_from([(POLICY,), (GPU,)]), granted=st.booleans())
@@ -186,7 +198,7 @@ def situations(draw: st.DrawFn) -> Situation:
     return found
 
 
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=examples(1_000), deadline=None)
 @given(st.integers(1, 6), situations(), st.booleans())
 def test_the_plan_is_what_a_walk_through_the_whole_queue_takes(count: int, now: Situation, aged: bool) -> None:
     assert now.planned(count, aged=aged) == Walk(now, aged=aged).take(count)
@@ -195,24 +207,24 @@ def test_the_plan_is_what_a_walk_through_the_whole_queue_takes(count: int, now: 
 # --- the walk can fail --------------------------------------------------------------------------------------------
 
 
-def _join_reserved(self: Rooms) -> None:
-    self.joins = {lane for lane, inside in self.stages.items() if inside and self.free[lane] <= 0}
+def _join_reserved(self: Capacity) -> None:
+    self.sharing.begin_claim(n for n, inside in self.sharing.stages.items() if inside and self.free[n] <= 0)
 
 
-def _join_anywhere(self: Rooms, bucket: Bucket, stage: Stage | None) -> bool:
+def _join_anywhere(self: StageSharing, lanes: object, stage: Stage | None) -> bool:
     return any(stage in inside for inside in self.stages.values())
 
 
 MUTANTS: dict[str, tuple[object, str, Callable[..., object]]] = {
-    "nobody joins a full lane": (Rooms, "keeps", lambda self, bucket: False),
-    "anybody's stage joins": (Rooms, "lets_join", lambda self, bucket, stage: stage is not None),
-    "who has a sibling in one lane joins all": (Rooms, "lets_join", _join_anywhere),
-    "each member takes a place": (rules, "_gather", lambda rooms, lanes, stage, count: None),
-    "members join past whoever waits": (Rooms, "drain", lambda self, lanes: False),
-    "members join before those who reserved": (Rooms, "find_joins", _join_reserved),
-    "members join past jobs of tasks unknown here": (picking._Watch, "waiting", lambda self, others, rooms: []),
-    "members join past jobs that have aged": (picking._Level, "ahead_of", lambda self, best, priority, aging: ()),
-    "who was passed over bars nobody of its priority": (picking._Level, "_lets_join", lambda self, bucket: True),
+    "nobody joins a full lane": (StageSharing, "accepts_members", lambda self, lanes, queue=0: False),
+    "anybody's stage joins": (StageSharing, "may_join", lambda self, lanes, stage: stage is not None),
+    "who has a sibling in one lane joins all": (StageSharing, "may_join", _join_anywhere),
+    "each member takes a place": (rules, "_count_as_one", lambda capacity, lanes, stage, count: None),
+    "members join past whoever waits": (StageSharing, "_close", lambda self, lanes: False),
+    "members join before those who reserved": (Capacity, "begin_claim", _join_reserved),
+    "members join past jobs of tasks unknown here": (StageSharing, "newly_joinable", lambda self, used: set()),
+    "members join past jobs that have aged": (PriorityLevel, "ahead_of", lambda self, best, priority, aging: ()),
+    "who was passed over bars nobody of its priority": (PriorityLevel, "_passed_waits_for", lambda self, bucket: False),
 }
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.model.scene import Hand, LaneLoad, Queued, Scene
-from headway.model.waiting import _ahead, _competes, _obstacles
+from headway.model.explain.blockers import _ahead, _competes, _obstacles
+from headway.model.explain.snapshot import LaneLoad, Queued, QueueSnapshot, WorkerSlots
 
 LANES = {
     1: LaneLoad("global", 2, free=1),
@@ -20,18 +20,18 @@ KIND = st.tuples(
     st.booleans(),
     st.sampled_from([None, (4, 0), (4, 1)]),
 )
-HANDS = st.sampled_from([(), (Hand(frozenset("ab"), 1, 0),), (Hand(frozenset("a"), 1, 1),)])
+HANDS = st.sampled_from([(), (WorkerSlots(frozenset("ab"), 1, 0),), (WorkerSlots(frozenset("a"), 1, 1),)])
 
 
 @given(st.lists(KIND, max_size=12), KIND, HANDS, st.data())
 def test_the_line_is_as_if_each_were_judged(
     kinds: list[tuple[str, tuple[int, ...], int | None, bool, tuple[int, int] | None]],
     asked: tuple[str, tuple[int, ...], int | None, bool, tuple[int, int] | None],
-    hands: tuple[Hand, ...],
+    hands: tuple[WorkerSlots, ...],
     data: st.DataObject,
 ) -> None:
     line = tuple(Queued(n, *kind) for n, kind in enumerate(kinds, 100))
-    scene, job = Scene(now=1, lanes=LANES, hands=hands, line=line), Queued(7, *asked)
+    scene, job = QueueSnapshot(now=1, lanes=LANES, hands=hands, line=line), Queued(7, *asked)
     place = data.draw(st.integers(0, len(line)))
     obstacles = _obstacles(job, scene)
     each = {n for n, one in enumerate(line[:place]) if _competes(one, job, obstacles, scene)}

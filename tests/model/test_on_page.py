@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from headway.model.waiting import Blocker, on_page, sentence
+from headway.model.explain.blockers import Blocker, on_page, sentence
 
 PAUSED = Blocker(
     "paused",
-    "the target a b is paused; headway targets resume a b lets it go on",
+    "the target a b is paused; resume it with headway targets resume a b",
     since=0,
-    said="the target a b is paused; Resume on its page lets it go on",
+    said="the target a b is paused; Resume on its page ends the pause",
     command="headway targets resume 'a b'",
 )
 

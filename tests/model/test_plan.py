@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from headway.errors import BadInput
-from headway.model.plan import (
+from headway.model.groups.group import (
     PREDECESSOR_FAILED,
     Group,
     Member,
@@ -20,7 +20,7 @@ from headway.model.plan import (
     retried,
     unique_names,
 )
-from headway.model.states import State
+from headway.model.jobs.states import State
 
 S = State
 TERMINAL = [state for state in State if state.terminal]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headway.errors import BadInput
-from headway.model.policies import BUILT_IN, Concurrency, find
+from headway.model.queue.policies import BUILT_IN, Concurrency, find
 from tests.support.own_policies import ByLetter
 
 OWN = "tests.support.own_policies"

@@ -11,17 +11,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import WrongState
-from headway.model import verbs
-from headway.model.becoming import becomes
-from headway.model.estimate import Estimate
-from headway.model.expecting import is_overdue
-from headway.model.job import SYSTEM, Job, Options
-from headway.model.outcome import FailureKind
-from headway.model.prospects import VERBS, Case, Prospect, closed_fields, done, last_retry, needs_budget, prospects
-from headway.model.retry import RetryPolicy
-from headway.model.states import MOVES, State, Stop, Verb
-from headway.model.waiting import Blocker, Explanation
-from tests.model.test_verbs import NOW, a_job
+from headway.model.explain.blockers import Blocker, Explanation
+from headway.model.explain.durations import is_overdue
+from headway.model.explain.forecast import Estimate
+from headway.model.jobs import actions
+from headway.model.jobs.available_actions import (
+    VERBS,
+    Case,
+    Prospect,
+    closed_fields,
+    done,
+    last_retry,
+    needs_budget,
+    prospects,
+)
+from headway.model.jobs.job import SYSTEM, JobRecord, Options
+from headway.model.jobs.outcome import FailureKind
+from headway.model.jobs.retry import RetryPolicy
+from headway.model.jobs.states import MOVES, State, StopRequest, Verb
+from headway.text.job_next import becomes
+from tests.support.job_rows import NOW, a_job
+from tests.support.properties import examples
 
 S = State
 
@@ -53,14 +63,14 @@ def test_no_verb_applies_that_the_table_of_moves_does_not_know(status: State) ->
             assert one.why_not, one
 
 
-TRIALS: dict[Verb, Callable[[Job, Case], object]] = {
-    Verb.CANCEL: lambda job, _: verbs.cancel(job, actor=SYSTEM, now=NOW),
-    Verb.INTERRUPT: lambda job, _: verbs.interrupt(job, actor=SYSTEM),
-    Verb.RESOLVE: lambda job, _: verbs.resolve(job, result="1", by="ada", now=NOW),
-    Verb.RELEASE: lambda job, _: verbs.release(job, by="ada", now=NOW),
-    Verb.EDIT: lambda job, _: verbs.edit(job, priority=7, now=NOW),
-    Verb.MOVE: lambda job, _: verbs.move(job, priority=1, position=2),
-    Verb.RESUME: lambda job, case: verbs.resume(
+TRIALS: dict[Verb, Callable[[JobRecord, Case], object]] = {
+    Verb.CANCEL: lambda job, _: actions.cancel(job, actor=SYSTEM, now=NOW),
+    Verb.INTERRUPT: lambda job, _: actions.interrupt(job, actor=SYSTEM),
+    Verb.RESOLVE: lambda job, _: actions.resolve(job, result="1", by="ada", now=NOW),
+    Verb.RELEASE: lambda job, _: actions.release(job, by="ada", now=NOW),
+    Verb.EDIT: lambda job, _: actions.edit(job, priority=7, now=NOW),
+    Verb.MOVE: lambda job, _: actions.move(job, priority=1, position=2),
+    Verb.RESUME: lambda job, case: actions.resume(
         job, now=NOW, spent=case.spent, budget={"tokens": 1e9}, stage_open=case.stage_open
     ),
 }
@@ -69,15 +79,15 @@ TRIALS: dict[Verb, Callable[[Job, Case], object]] = {
 @given(
     status=st.sampled_from(list(S)),
     verb=st.sampled_from(list(TRIALS)),
-    stop=st.sampled_from([None, *Stop]),
+    stop=st.sampled_from([None, *StopRequest]),
     hold=st.booleans(),
     claimed=st.booleans(),
     stage_open=st.booleans(),
     spent=st.booleans(),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_what_is_offered_is_what_the_verb_does(
-    status: State, verb: Verb, stop: Stop | None, hold: bool, claimed: bool, stage_open: bool, spent: bool
+    status: State, verb: Verb, stop: StopRequest | None, hold: bool, claimed: bool, stage_open: bool, spent: bool
 ) -> None:
     fields: dict[str, Any] = {"options": Options(budget=(("tokens", 10.0),)).text()}
     if status is S.RUNNING:
@@ -99,7 +109,7 @@ def test_a_refusal_says_only_what_stands_in_the_way() -> None:
     assert of(a_case(S.COMPLETED), Verb.RESUME).why_not == (
         "only a PAUSED or ERROR job, or one on hold, can be resumed"
     )
-    assert of(a_case(S.RUNNING, fields={"stop": Stop.CANCEL}), Verb.INTERRUPT).why_not == "it is being cancelled"
+    assert of(a_case(S.RUNNING, fields={"stop": StopRequest.CANCEL}), Verb.INTERRUPT).why_not == "it is being cancelled"
 
 
 def test_held_jobs_have_all_the_ways_out() -> None:
@@ -118,11 +128,11 @@ def test_a_budget_that_is_used_up_has_to_grow_before_a_resume() -> None:
 # --- retries ------------------------------------------------------------------------------------------------------
 
 
-def chained(case: Case, *later: Job, **facts: Any) -> Case:
+def chained(case: Case, *later: JobRecord, **facts: Any) -> Case:
     return replace(case, chain=(*case.chain, *later), **facts)
 
 
-def retry_of(case: Case, number: int, status: State, **fields: Any) -> Job:
+def retry_of(case: Case, number: int, status: State, **fields: Any) -> JobRecord:
     return a_job(status, **{"id": number, "retry_of": case.job.id, "retry_auto": 1, "attempt": 2, **fields})
 
 
@@ -138,7 +148,7 @@ def test_only_a_failed_run_is_retried() -> None:
 def test_a_retry_that_waits_is_brought_forward(status: State) -> None:
     case = a_case(S.FAILED, runs={5: S.FAILED})
     found = of(chained(case, retry_of(case, 9, status)), Verb.RETRY)
-    assert found.effect == "Job 9, which tries again anyway, is brought forward."
+    assert found.effect == "Job 9, its automatic retry, is queued now."
 
 
 def test_nothing_is_retried_twice_at_once() -> None:
@@ -208,7 +218,7 @@ def test_a_queued_job_says_its_rank_and_when_it_starts() -> None:
         "It is at rank 3 of the queue and starts in about 60 s (at most 10 min)."
     )
     assert becomes(a_case(S.QUEUED, explained=explained(lane)))[0] == (
-        "It is at rank 3 of the queue. When it starts cannot be foreseen."
+        "It is at rank 3 of the queue. Its start cannot be estimated."
     )
     assert becomes(a_case(S.QUEUED, explained=explained()))[0] == (
         "It is at rank 3 of the queue, nothing is in its way, and the next free worker takes it."
@@ -229,9 +239,9 @@ def test_what_expires_says_so() -> None:
     waits = a_case(S.QUEUED, fields={"expires_at": NOW + 300_000_000})
     assert becomes(waits)[-1] == "If it has not started in 5 min, it is skipped."
     over = a_case(S.QUEUED, fields={"expires_at": NOW})
-    assert becomes(over) == ["Its time is over: the next claim skips it."]
+    assert becomes(over) == ["It has expired: the next claim skips it."]
     resumed = a_case(S.QUEUED, fields={"expires_at": NOW + 1, "fence": 1})
-    assert becomes(resumed)[-1] == "It was resumed: it goes on from its last checkpoint."
+    assert becomes(resumed)[-1] == "It was resumed: it continues from its last checkpoint."
 
 
 def test_a_running_job_says_what_a_failure_leads_to() -> None:
@@ -242,7 +252,7 @@ def test_a_running_job_says_what_a_failure_leads_to() -> None:
     assert told(1, 3) == "If it fails, it is tried again up to 2 times, the first time after 20 s."
     assert told(3, 3) == "If it fails, it is not tried again and stays FAILED."
     assert told(0, 0, "desk-1") == (
-        "If it fails, it is not tried again: it goes to ERROR and holds desk-1 until somebody decides."
+        "If it fails, it is not tried again: it becomes ERROR and holds desk-1 until a person decides."
     )
     assert told(0, 0, "desk-1", on_error="fail") == "If it fails, it is not tried again and stays FAILED."
 
@@ -257,7 +267,7 @@ def test_a_timeout_counts_all_claims() -> None:
 def test_a_held_job_says_what_it_holds() -> None:
     ways = "resume, resolve, retry, release or cancel it"
     assert becomes(a_case(S.PAUSED, target="desk-1"))[0] == (
-        f"It holds desk-1: nothing else starts there until somebody decides to {ways}."
+        f"It holds desk-1: nothing else starts there until a person decides to {ways}."
     )
 
 
@@ -272,17 +282,17 @@ def test_a_failed_job_names_who_tries_again() -> None:
 
 def test_a_chain_that_is_used_up_says_so() -> None:
     used = a_case(S.FAILED, fields={"exhausted": 1, "failure_kind": FailureKind.EXCEPTION}, used=3)
-    assert becomes(used) == ["All 3 automatic retries are used up. Nothing happens until somebody retries it."]
+    assert becomes(used) == ["All 3 automatic retries are used up. Nothing happens until a person retries it."]
     final = a_case(S.FAILED, fields={"exhausted": 1}, used=1)
-    assert becomes(final) == ["It is not tried again by itself. Nothing happens until somebody retries it."]
+    assert becomes(final) == ["It is not tried again by itself. Nothing happens until a person retries it."]
 
 
 def test_what_was_done_is_said_by_what_it_led_to() -> None:
     assert done(Verb.CANCEL, a_job(S.CANCELLED)) == "Job 5 was cancelled."
-    assert done(Verb.CANCEL, a_job(S.RUNNING, stop=Stop.CANCEL)) == (
+    assert done(Verb.CANCEL, a_job(S.RUNNING, stop=StopRequest.CANCEL)) == (
         "Job 5 was asked to stop: it will be CANCELLED as soon as it does."
     )
-    assert done(Verb.INTERRUPT, a_job(S.RUNNING, stop=Stop.INTERRUPT)) == (
+    assert done(Verb.INTERRUPT, a_job(S.RUNNING, stop=StopRequest.INTERRUPT)) == (
         "Job 5 was asked to stop: it will be PAUSED as soon as it does."
     )
     assert {done(verb, a_job(status)) for verb in VERBS for status in S}  # none is without a word

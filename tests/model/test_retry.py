@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.model.outcome import Failed, FailureKind, Interrupted, Lost, Outcome
-from headway.model.retry import RetryPolicy, paid, retries
-from headway.model.states import Standing, State, decide
+from headway.model.jobs.actions import RunEnd
+from headway.model.jobs.finish import decide
+from headway.model.jobs.outcome import Failed, FailureKind, Interrupted, Lost, Outcome
+from headway.model.jobs.retry import RetryPolicy, paid, retries
+from headway.model.jobs.states import State
+from tests.support.job_rows import standing
 
 BROKEN = Failed(FailureKind.EXCEPTION, "broken")
 HUNDRED_YEARS = 36_525 * 86_400.0
@@ -23,11 +26,11 @@ def chain(policy: RetryPolicy, outcomes: list[Outcome]) -> list[float | str]:
     failures: list[FailureKind] = []
     waits: list[float | str] = []
     for outcome in outcomes:
-        found = decide(Standing(policy, paid(failures)), outcome, half)
+        found = decide(standing(policy, retries_used=paid(failures)), outcome, half)
         if found.retry is None:
-            return [*waits, "exhausted" if found.exhausted else found.state.name]
-        assert found.failure is not None
-        failures.append(found.failure)
+            return [*waits, "exhausted" if found.job.exhausted else found.job.status.name]
+        assert found.job.failure_kind is not None
+        failures.append(found.job.failure_kind)
         waits.append(found.retry)
     return waits
 
@@ -70,6 +73,8 @@ def test_a_cap_and_jitter_bound_the_wait() -> None:
     spread = RetryPolicy(base_delay=10, jitter=0.5)
     assert [spread.delay(0, dice) for dice in (lambda: 0.0, half)] == [10.0, 12.5]
     assert spread.delay(0, lambda: 0.999) == pytest.approx(14.995)
+    both = RetryPolicy(base_delay=10, max_delay=12, jitter=0.5)
+    assert [both.delay(n, half) for n in range(2)] == [12, 12]
 
 
 @given(st.integers(0, 10**6), st.floats(0, HUNDRED_YEARS), st.floats(0, 1), st.floats(0, 1, exclude_max=True))
@@ -99,5 +104,6 @@ def test_only_interruptions_are_free() -> None:
 
 
 def test_a_chain_that_is_exhausted_ends_failed_with_its_run() -> None:
-    found = decide(Standing(RetryPolicy(), 3), BROKEN, half)
-    assert (found.state, found.run, found.exhausted) == (State.FAILED, State.FAILED, True)
+    found = decide(standing(retries_used=3), BROKEN, half)
+    assert (found.job.status, found.job.exhausted) == (State.FAILED, 1)
+    assert found.run == RunEnd(State.FAILED, "broken")

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from headway.engine.schedules import upcoming
+from headway.engine.client.schedules import upcoming
 from headway.errors import BadInput
-from headway.model.schedule import Definition, anchor_of, stages_of
-from headway.model.ticks import GRACE, OUTSIDE, Decision, TickWish, decide, jitter_of, next_due, times_of
-from headway.model.values import instant, instant_text
+from headway.model.schedules.definition import Definition, anchor_of, stages_of
+from headway.model.schedules.ticks import GRACE, OUTSIDE, Decision, TickWish, decide, jitter_of, next_due, times_of
+from headway.model.values.json import instant, instant_text
 
 STEPS = [{"task": "sync"}]
 MINUTE, HOUR, DAY = 60_000_000, 3_600_000_000, 86_400_000_000
@@ -56,11 +56,11 @@ def shown(decision: Decision) -> list[tuple[int, int, str]]:
         ({"timezone": "Mars/Base"}, "timezone", "IANA"),
         ({"steps": []}, "steps", "at least one step"),
         ({"steps": None}, "steps", "a template or steps"),
-        ({"template": "x"}, "steps", "not together with template"),
-        ({"interval": 60}, "interval", "not together with cron"),
+        ({"template": "x"}, "steps", "cannot be combined with template"),
+        ({"interval": 60}, "interval", "cannot be combined with cron"),
         ({"steps": [{"task": "a"}, {"task": "b", "index": -1}]}, "steps[1].index", "whole number from 0"),
         ({"steps": [{"task": "a", "index": True}]}, "steps[0].index", "whole number"),
-        ({"steps": [{"task": "a", "name": "x"}, {"task": "b", "name": "x"}]}, "steps[1].name", "unique"),
+        ({"steps": [{"task": "a", "name": "x"}, {"task": "b", "name": "x"}]}, "steps[1].name", "rename one of them"),
         ({"steps": [{"task": "a", "template": "b"}]}, "steps[0].task", "not both"),
         ({"steps": [{"name": "a"}]}, "steps[0].task", "a task or a template"),
         ({"steps": [{"task": "a", "tiemout": 5}]}, "steps[0].tiemout", "timeout"),

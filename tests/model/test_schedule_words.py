@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from headway.model.schedule import CATCH_UPS, ORIGINS, OVERLAPS, Definition, Schedule, Tick
-from headway.model.schedule_words import (
+from headway.model.schedules.definition import CATCH_UPS, ORIGINS, OVERLAPS, Definition, Schedule, Tick
+from headway.model.schedules.ticks import GRACE, INACTIVE, LIMITED, OUTSIDE, OVERLAP
+from headway.text.schedules import (
     FAILURE_WORDS,
     ORIGIN_WORDS,
     OVERLAP_WORDS,
@@ -20,7 +21,6 @@ from headway.model.schedule_words import (
     overwritten,
     tick_words,
 )
-from headway.model.ticks import GRACE, INACTIVE, LIMITED, OUTSIDE, OVERLAP
 
 NOW = 1_770_000_000_000_000
 HOUR = 3_600_000_000

@@ -10,10 +10,11 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 
-from headway.model.cron import Cron, parse
-from headway.model.sentence import sentence
+from headway.model.schedules.cron import Cron, parse
+from headway.text.cron import sentence
 from tests.model.test_cron_oracle import expressions
 from tests.support.cron_oracle import Expression
+from tests.support.properties import examples
 
 BERLIN = "Europe/Berlin"
 
@@ -157,7 +158,7 @@ def assert_own(known: Known, text: str, said: str) -> None:
 SAID: Known = {}  # over all examples of one property
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(expressions)
 def test_any_expression_has_a_sentence(text: str) -> None:
     parsed: Cron = parse(text)

@@ -9,9 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.model.outcome import Completed, Failed, FailureKind, Interrupted, Lost, Outcome, Skipped, Stopped
-from headway.model.retry import RetryPolicy
-from headway.model.states import EDGES, MOVES, Standing, State, Stop, Transition, Verb, decide
+from headway.model.jobs.actions import Change, RunEnd
+from headway.model.jobs.finish import FinishInputs, decide
+from headway.model.jobs.outcome import (
+    Completed,
+    Failed,
+    FailureKind,
+    Interrupted,
+    Lost,
+    Outcome,
+    Skipped,
+    StoppedByRequest,
+)
+from headway.model.jobs.retry import RetryPolicy
+from headway.model.jobs.states import EDGES, MOVES, State, StopRequest, Verb
+from tests.support.job_rows import ADA, standing
+from tests.support.properties import examples
 
 NUMBERS = [
     "WAITING",
@@ -128,7 +141,7 @@ DECISIONS: list[tuple[dict[str, Any], Outcome, str]] = [
     ({}, LOST, RETRIED),
     ({}, REMAINS, "ERROR"),
     ({}, Interrupted(), "FAILED retry=0"),
-    ({}, Stopped(), "FAILED retry=0"),
+    ({}, StoppedByRequest(), "FAILED retry=0"),
     # The count.
     ({"retries_used": 1}, EXCEPTION, "FAILED retry=20"),
     ({"retries_used": 2}, EXCEPTION, "FAILED retry=40"),
@@ -140,7 +153,7 @@ DECISIONS: list[tuple[dict[str, Any], Outcome, str]] = [
     ({"policy": NONE}, EXCEPTION, LAST),
     ({"policy": NONE}, LOST, LAST),
     ({"policy": NONE}, Interrupted(), "PAUSED"),
-    ({"policy": NONE}, Stopped(), "PAUSED"),
+    ({"policy": NONE}, StoppedByRequest(), "PAUSED"),
     ({"group_cancelled": True}, EXCEPTION, LAST),
     ({"group_cancelled": True}, LOST, LAST),
     # On a target only the last failure holds it.
@@ -175,78 +188,83 @@ DECISIONS: list[tuple[dict[str, Any], Outcome, str]] = [
     ({"on_shutdown": "pause"}, EXCEPTION, RETRIED),
     ({"on_shutdown": "resume"}, LOST, RETRIED),
     # A cancel.
-    ({"stop": Stop.CANCEL}, Completed(), "COMPLETED"),
-    ({"stop": Stop.CANCEL}, Skipped("nothing new"), "SKIPPED"),
-    ({"stop": Stop.CANCEL}, EXCEPTION, "CANCELLED"),
-    ({"stop": Stop.CANCEL}, Stopped(), "CANCELLED"),
-    ({"stop": Stop.CANCEL}, Interrupted(), "CANCELLED"),
-    ({"stop": Stop.CANCEL}, LOST, "CANCELLED"),
-    ({"stop": Stop.CANCEL, "on_lost": "hold"}, LOST, "CANCELLED"),
-    ({"stop": Stop.CANCEL, "on_target": True}, FINAL, "CANCELLED"),
-    ({"stop": Stop.CANCEL, "over_budget": "tokens"}, failure("BUDGET"), "CANCELLED"),
+    ({"stop": StopRequest.CANCEL}, Completed(), "COMPLETED"),
+    ({"stop": StopRequest.CANCEL}, Skipped("nothing new"), "SKIPPED"),
+    ({"stop": StopRequest.CANCEL}, EXCEPTION, "CANCELLED"),
+    ({"stop": StopRequest.CANCEL}, StoppedByRequest(), "CANCELLED"),
+    ({"stop": StopRequest.CANCEL}, Interrupted(), "CANCELLED"),
+    ({"stop": StopRequest.CANCEL}, LOST, "CANCELLED"),
+    ({"stop": StopRequest.CANCEL, "on_lost": "hold"}, LOST, "CANCELLED"),
+    ({"stop": StopRequest.CANCEL, "on_target": True}, FINAL, "CANCELLED"),
+    ({"stop": StopRequest.CANCEL, "over_budget": "tokens"}, failure("BUDGET"), "CANCELLED"),
     # An interrupt.
-    ({"stop": Stop.INTERRUPT}, Completed(), "COMPLETED"),
-    ({"stop": Stop.INTERRUPT}, Skipped("nothing new"), "SKIPPED"),
-    ({"stop": Stop.INTERRUPT}, Stopped(), "PAUSED"),
-    ({"stop": Stop.INTERRUPT}, EXCEPTION, "PAUSED"),
-    ({"stop": Stop.INTERRUPT}, FINAL, "PAUSED"),
-    ({"stop": Stop.INTERRUPT}, LOST, "PAUSED"),
-    ({"stop": Stop.INTERRUPT}, Interrupted(), "PAUSED"),
-    ({"stop": Stop.INTERRUPT, "on_shutdown": "resume"}, Interrupted(), "PAUSED"),
-    ({"stop": Stop.INTERRUPT, "over_budget": "tokens"}, Stopped(), LAST),
-    ({"stop": Stop.INTERRUPT, "over_budget": "tokens", "on_target": True}, Stopped(), "ERROR"),
-    ({"stop": Stop.INTERRUPT}, failure("BUDGET"), LAST),
-    ({"stop": Stop.INTERRUPT, "on_target": True}, failure("BUDGET"), "ERROR"),
+    ({"stop": StopRequest.INTERRUPT}, Completed(), "COMPLETED"),
+    ({"stop": StopRequest.INTERRUPT}, Skipped("nothing new"), "SKIPPED"),
+    ({"stop": StopRequest.INTERRUPT}, StoppedByRequest(), "PAUSED"),
+    ({"stop": StopRequest.INTERRUPT}, EXCEPTION, "PAUSED"),
+    ({"stop": StopRequest.INTERRUPT}, FINAL, "PAUSED"),
+    ({"stop": StopRequest.INTERRUPT}, LOST, "PAUSED"),
+    ({"stop": StopRequest.INTERRUPT}, Interrupted(), "PAUSED"),
+    ({"stop": StopRequest.INTERRUPT, "on_shutdown": "resume"}, Interrupted(), "PAUSED"),
+    ({"stop": StopRequest.INTERRUPT, "over_budget": "tokens"}, StoppedByRequest(), LAST),
+    ({"stop": StopRequest.INTERRUPT, "over_budget": "tokens", "on_target": True}, StoppedByRequest(), "ERROR"),
+    ({"stop": StopRequest.INTERRUPT}, failure("BUDGET"), LAST),
+    ({"stop": StopRequest.INTERRUPT, "on_target": True}, failure("BUDGET"), "ERROR"),
 ]
 
 
-def shown(found: Transition) -> str:
-    words = [found.state.name]
+def shown(found: Change) -> str:
+    words = [found.job.status.name]
     words += [f"retry={found.retry:g}"] if found.retry is not None else []
-    words += ["exhausted"] if found.exhausted else []
-    words += ["resume"] if found.resume else []
+    words += ["exhausted"] if found.job.exhausted else []
+    words += ["resume"] if found.then_resume else []
     return " ".join(words)
 
 
 @pytest.mark.parametrize(("row", "outcome", "expected"), DECISIONS)
 def test_what_an_outcome_leads_to(row: dict[str, Any], outcome: Outcome, expected: str) -> None:
-    assert shown(decide(Standing(**row), outcome, half)) == expected
+    assert shown(decide(standing(**row), outcome, half)) == expected
 
 
 def test_what_is_recorded_with_a_success() -> None:
-    found = decide(Standing(), Completed('{"a":1}', exit_code=0), half)
-    assert found == Transition(State.COMPLETED, run=State.COMPLETED, result='{"a":1}', exit_code=0)
+    found = decide(standing(), Completed('{"a":1}', exit_code=0), half)
+    assert (found.job.status, found.kind, found.data) == (State.COMPLETED, "job.completed", {"exit_code": 0})
+    assert (found.run, found.result) == (RunEnd(State.COMPLETED, exit_code=0), '{"a":1}')
+    assert (found.job.failure_kind, found.job.reason, found.job.exhausted) == (None, None, 0)
+    assert (found.retry, found.then_resume) == (None, False)
 
 
 def test_what_is_recorded_with_a_failure() -> None:
-    found = decide(Standing(), failure("EXIT_CODE", exit_code=3), half)
-    assert (found.run, found.exit_code, found.failure) == (State.FAILED, 3, FailureKind.EXIT_CODE)
-    assert found.error == "exit_code happened"
+    found = decide(standing(), failure("EXIT_CODE", exit_code=3), half)
+    assert found.run == RunEnd(State.FAILED, "exit_code happened", 3)
+    assert found.job.failure_kind is FailureKind.EXIT_CODE
 
 
 def test_who_cancelled_is_in_the_runs_error_and_what_happened_too() -> None:
-    standing = Standing(stop=Stop.CANCEL, stop_by="ada")
-    assert decide(standing, Stopped(), half).error == "cancelled by ada"
-    found = decide(standing, EXCEPTION, half)
-    assert (found.run, found.error) == (State.FAILED, "cancelled by ada: exception happened")
-    assert found.reason == "cancelled by ada"
+    cancelled = standing(stop=StopRequest.CANCEL, stop_by=ADA)
+    assert decide(cancelled, StoppedByRequest(), half).run == RunEnd(State.FAILED, "cancelled by ada")
+    found = decide(cancelled, EXCEPTION, half)
+    assert found.run == RunEnd(State.FAILED, "cancelled by ada: exception happened")
+    assert found.job.reason == "cancelled by ada"
 
 
 def test_who_interrupted_is_the_reason() -> None:
-    found = decide(Standing(stop=Stop.INTERRUPT, stop_by="ada"), Stopped(), half)
-    assert (found.reason, found.run, found.failure) == ("interrupted by ada", None, FailureKind.INTERRUPTED)
+    found = decide(standing(stop=StopRequest.INTERRUPT, stop_by=ADA), StoppedByRequest(), half)
+    assert (found.job.reason, found.run) == ("interrupted by ada", None)
+    assert found.job.failure_kind is FailureKind.INTERRUPTED
 
 
 def test_the_meter_is_named_when_an_interrupt_finds_the_budget_used_up() -> None:
-    standing = Standing(stop=Stop.INTERRUPT, over_budget="budget for tokens used up: 9 of 5")
-    found = decide(standing, Stopped(), half)
-    assert (found.failure, found.error) == (FailureKind.BUDGET, "budget for tokens used up: 9 of 5")
+    over = standing(stop=StopRequest.INTERRUPT, over_budget="budget for tokens used up: 9 of 5")
+    found = decide(over, StoppedByRequest(), half)
+    assert found.run == RunEnd(State.FAILED, "budget for tokens used up: 9 of 5")
+    assert found.job.failure_kind is FailureKind.BUDGET
 
 
 def test_a_lost_claim_says_so_in_the_words_people_search_for() -> None:
-    found = decide(Standing(), Lost("worker 3f was lost"), half)
-    assert found.error == "Scheduler crash recovery: worker 3f was lost"
-    assert found.failure is FailureKind.LOST
+    found = decide(standing(), Lost("worker 3f was lost"), half)
+    assert found.run == RunEnd(State.FAILED, "Scheduler crash recovery: worker 3f was lost")
+    assert found.job.failure_kind is FailureKind.LOST
 
 
 # --- decide, whatever comes ---
@@ -255,8 +273,8 @@ OUTCOMES: list[Outcome] = [
     Completed(),
     Completed("1", exit_code=0),
     Skipped("nothing"),
-    Stopped(),
-    Stopped(exit_code=-15),
+    StoppedByRequest(),
+    StoppedByRequest(exit_code=-15),
     Interrupted(),
     LOST,
     REMAINS,
@@ -273,10 +291,10 @@ policies = st.builds(
     jitter=st.sampled_from([0.0, 1.0]),
 )
 standings = st.builds(
-    Standing,
+    standing,
     policy=policies,
     retries_used=st.integers(0, 6),
-    stop=st.sampled_from([None, Stop.CANCEL, Stop.INTERRUPT]),
+    stop=st.sampled_from([None, StopRequest.CANCEL, StopRequest.INTERRUPT]),
     on_target=st.booleans(),
     on_lost=st.sampled_from(["retry", "hold", "fail"]),
     on_error=st.sampled_from(["hold", "fail"]),
@@ -286,47 +304,48 @@ standings = st.builds(
 )
 
 
-def check(standing: Standing, outcome: Outcome, found: Transition) -> None:
-    state = found.state
+def check(given: FinishInputs, outcome: Outcome, found: Change) -> None:
+    state = found.job.status
+    run = found.run and found.run.status
     assert state.name in LEGAL["RUNNING"].split()
     worked = isinstance(outcome, Completed | Skipped)
     if worked:
         assert state is (State.COMPLETED if isinstance(outcome, Completed) else State.SKIPPED)
-    elif standing.stop is Stop.CANCEL:
+    elif given.job.stop is StopRequest.CANCEL:
         assert state is State.CANCELLED
     else:
         assert state in (State.FAILED, State.PAUSED, State.ERROR)
     # The run is closed exactly when the job ends, with a status a run may have.
-    assert (found.run is not None) == state.terminal
-    assert found.run is None or found.run is {State.CANCELLED: State.FAILED}.get(state, state)
-    assert (found.run is State.FAILED) == (state.terminal and not worked)
+    assert (run is not None) == state.terminal
+    assert run is None or run is {State.CANCELLED: State.FAILED}.get(state, state)
+    assert (run is State.FAILED) == (state.terminal and not worked)
     # A failure is decided once: a retry or the word that there is none, never both, and nothing on other ends.
-    assert (found.retry is not None) + found.exhausted == (state is State.FAILED)
-    assert not found.resume or (state is State.PAUSED and standing.stop is None)
+    assert (found.retry is not None) + found.job.exhausted == (state is State.FAILED)
+    assert not found.then_resume or (state is State.PAUSED and given.job.stop is None)
     if found.retry is not None:
-        check_retry(standing, found)
+        check_retry(given, found)
 
 
-def check_retry(standing: Standing, found: Transition) -> None:
+def check_retry(given: FinishInputs, found: Change) -> None:
     assert found.retry is not None
     assert found.retry >= 0
-    assert standing.stop is None
-    assert not standing.group_cancelled
-    assert found.failure not in (None, FailureKind.BAD_PARAMS, FailureKind.BUDGET)
-    assert standing.policy.max_attempts > 0
-    assert found.failure is FailureKind.INTERRUPTED or standing.retries_used < standing.policy.max_attempts
+    assert given.job.stop is None
+    assert not given.group_cancelled
+    assert found.job.failure_kind not in (None, FailureKind.BAD_PARAMS, FailureKind.BUDGET)
+    assert given.options.retry.max_attempts > 0
+    assert found.job.failure_kind is FailureKind.INTERRUPTED or given.retries_used < given.options.retry.max_attempts
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(standings, st.sampled_from(OUTCOMES))
-def test_every_decision_is_a_legal_and_whole_one(standing: Standing, outcome: Outcome) -> None:
-    check(standing, outcome, decide(standing, outcome, half))
+def test_every_decision_is_a_legal_and_whole_one(given: FinishInputs, outcome: Outcome) -> None:
+    check(given, outcome, decide(given, outcome, half))
 
 
 def test_every_combination_of_wishes_is_decided() -> None:
     """The same without chance: all wishes, all outcomes."""
     wishes = product(
-        (None, Stop.CANCEL, Stop.INTERRUPT),
+        (None, StopRequest.CANCEL, StopRequest.INTERRUPT),
         (False, True),
         ("retry", "hold", "fail"),
         ("hold", "fail"),
@@ -335,12 +354,13 @@ def test_every_combination_of_wishes_is_decided() -> None:
         (NONE, FIRST),
     )
     for stop, target, lost, error, shutdown, used, policy in wishes:
-        standing = Standing(policy, used, stop, "ada", target, lost, error, shutdown)
+        options: dict[str, Any] = {"on_lost": lost, "on_error": error, "on_shutdown": shutdown}
+        given = standing(policy, retries_used=used, stop=stop, stop_by=ADA, on_target=target, **options)
         for outcome in OUTCOMES:
-            check(standing, outcome, decide(standing, outcome, half))
+            check(given, outcome, decide(given, outcome, half))
 
 
 def test_final_failures_are_never_retried() -> None:
     for outcome in OUTCOMES:
         if isinstance(outcome, Failed) and outcome.final:
-            assert decide(Standing(), outcome, half).retry is None
+            assert decide(standing(), outcome, half).retry is None

@@ -7,8 +7,8 @@ import itertools
 import pytest
 
 from headway.errors import WrongState
-from headway.model.states import State
-from headway.model.targets import Holder, TargetState, check_paused, remedy, resumed, view
+from headway.model.jobs.states import State
+from headway.model.queue.target import TargetHolder, TargetState, check_paused, remedy, resumed, view
 
 HOLDERS = (None, State.QUEUED, State.RUNNING, State.PAUSED, State.ERROR)
 
@@ -19,7 +19,7 @@ HOLDERS = (None, State.QUEUED, State.RUNNING, State.PAUSED, State.ERROR)
 def test_one_word_for_how_it_stands_and_everything_that_is_in_the_way(
     paused: int | None, holder: State | None, direct: tuple[int, int] | None
 ) -> None:
-    has = None if holder is None else Holder(3, holder, 4, "RuntimeError: broken\nTraceback …")
+    has = None if holder is None else TargetHolder(3, holder, 4, "RuntimeError: broken\nTraceback …")
     found = view(1, "desk-1", paused_at=paused, note="dust" if paused else None, holder=has, direct=direct)
     held = holder in (State.QUEUED, State.PAUSED, State.ERROR)
     runs = holder is State.RUNNING
@@ -43,7 +43,7 @@ def test_one_word_for_how_it_stands_and_everything_that_is_in_the_way(
 
 def test_why_it_is_held_in_one_line() -> None:
     def why(status: State, reason: str | None) -> str | None:
-        return view(1, "desk-1", holder=Holder(3, status, 4, reason)).reason
+        return view(1, "desk-1", holder=TargetHolder(3, status, 4, reason)).reason
 
     assert why(State.ERROR, "RuntimeError: broken\n  File …") == "RuntimeError: broken"
     assert why(State.PAUSED, "shutdown") == "shutdown"
@@ -53,18 +53,18 @@ def test_why_it_is_held_in_one_line() -> None:
 
 
 def test_what_a_person_has_to_do_is_said_only_where_there_is_something() -> None:
-    error = Holder(7, State.ERROR, 5, "the window did not open")
+    error = TargetHolder(7, State.ERROR, 5, "the window did not open")
     assert remedy(view(1, "desk")) is None
-    assert remedy(view(1, "desk", holder=Holder(7, State.RUNNING, 5))) is None
-    assert remedy(view(1, "desk", holder=Holder(7, State.QUEUED, 5))) is None
+    assert remedy(view(1, "desk", holder=TargetHolder(7, State.RUNNING, 5))) is None
+    assert remedy(view(1, "desk", holder=TargetHolder(7, State.QUEUED, 5))) is None
     assert "Resume job 7" in (remedy(view(1, "desk", holder=error)) or "")
     both = remedy(view(1, "desk", holder=error, paused_at=9)) or ""
     assert both.startswith("Resume the target")
-    assert "job 7 holds it besides" in both
+    assert "job 7 also holds it" in both
 
 
 def test_resuming_a_target_is_refused_while_a_job_holds_it() -> None:
-    error = Holder(7, State.ERROR, 5, "the window did not open")
+    error = TargetHolder(7, State.ERROR, 5, "the window did not open")
     with pytest.raises(WrongState, match="not paused: job 7 holds it"):
         check_paused(view(1, "desk", holder=error))
     check_paused(view(1, "desk", holder=error, paused_at=9))
@@ -72,7 +72,7 @@ def test_resuming_a_target_is_refused_while_a_job_holds_it() -> None:
 
 
 def test_what_a_resume_has_led_to_is_told_by_how_it_stands() -> None:
-    error = Holder(7, State.ERROR, 5, "no window")
+    error = TargetHolder(7, State.ERROR, 5, "no window")
     assert resumed(view(1, "desk")) == "Jobs start on the target desk again."
     assert "no longer paused, but job 7 holds it. Resume job 7" in resumed(view(1, "desk", holder=error))
-    assert "paused again since" in resumed(view(1, "desk", paused_at=9))
+    assert "then paused again" in resumed(view(1, "desk", paused_at=9))

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from headway.model.job import Actor
-from headway.model.states import State
-from headway.model.telling import Spell, spells, tell, timeline
+from headway.model.jobs.job import Actor
+from headway.model.jobs.states import State
+from headway.text.job_timeline import Spell, spells, tell, timeline
 
 S = State
 ADA, WORKER = Actor("user", "7", "ada").text(), Actor("worker", "ab", "box:12").text()
@@ -76,7 +76,7 @@ def test_claims_have_a_beginning_and_an_end() -> None:
         ("job.skipped", {"reason": "expired"}, "was skipped: expired"),
         ("job.completed", {"exit_code": 0}, "completed with exit code 0"),
         ("job.invented", {"a": 1}, "job.invented"),
-        ("job.error", {"reason": ""}, "failed, and somebody has to decide"),
+        ("job.error", {"reason": ""}, "failed, and a person has to decide"),
     ],
 )
 def test_events_in_words(kind: str, data: Any, words: str) -> None:

@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headway.errors import BadInput
-from headway.model import values
+from headway.model.values import json as value_json
 
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 
@@ -86,16 +86,16 @@ class TestJson:
     @given(good_values)
     @example({"a": [INT_MIN, INT_MAX, 1e308, -0.0, 5e-324], "é\U0001f300": "\u2028\\u0000"})
     def test_good_values_come_back_equal(self, value: object) -> None:
-        text = values.to_json(value, field="params")
-        back = values.from_json(text, field="params")
+        text = value_json.to_json(value, field="params")
+        back = value_json.from_json(text, field="params")
         assert back == value
         assert repr(back) == repr(value), "1, 1.0 and True are equal but not the same"
 
     @given(any_values)
     def test_any_value_is_accepted_whole_or_refused(self, value: object) -> None:
-        text = attempt(values.to_json, value, field="params")
+        text = attempt(value_json.to_json, value, field="params")
         if not isinstance(text, BadInput):
-            assert values.from_json(text.encode(), field="params") == listed(value)
+            assert value_json.from_json(text.encode(), field="params") == listed(value)
 
     @given(any_text)
     @example("[" * 100_000)
@@ -103,13 +103,13 @@ class TestJson:
     @example('"\\ud800"')
     @example("\ufeff1")
     def test_any_text_is_read_or_refused(self, text: str) -> None:
-        value = attempt(values.from_json, text, field="params")
+        value = attempt(value_json.from_json, text, field="params")
         if not isinstance(value, BadInput):
-            assert values.from_json(values.to_json(value, field="params"), field="params") == value
+            assert value_json.from_json(value_json.to_json(value, field="params"), field="params") == value
 
     @given(st.binary())
     def test_any_bytes_are_read_or_refused(self, data: bytes) -> None:
-        attempt(values.from_json, data, field="body")
+        attempt(value_json.from_json, data, field="body")
 
     @pytest.mark.parametrize(
         ("value", "field", "says"),
@@ -131,48 +131,48 @@ class TestJson:
         ],
     )
     def test_refusals_name_the_place(self, value: object, field: str, says: str) -> None:
-        error = refusal(values.to_json, value)
+        error = refusal(value_json.to_json, value)
         assert error.field == field
         assert says in str(error)
 
     def test_subclasses_count_as_what_they_are_made_of(self) -> None:
-        assert values.to_json(OrderedDict(a=Colour.RED, b=(1, 2)), field="params") == '{"a":"red","b":[1,2]}'
+        assert value_json.to_json(OrderedDict(a=Colour.RED, b=(1, 2)), field="params") == '{"a":"red","b":[1,2]}'
 
     def test_depth(self) -> None:
         value: Any = 1
-        for _ in range(values.MAX_DEPTH):
+        for _ in range(value_json.MAX_DEPTH):
             value = [value]
-        text = values.to_json(value, field="params")
-        assert values.from_json(text, field="params") == value
-        assert "nested more than 32" in str(refusal(values.to_json, {"a": value}))
-        assert "nested more than 32" in str(refusal(values.from_json, f"[{text}]"))
+        text = value_json.to_json(value, field="params")
+        assert value_json.from_json(text, field="params") == value
+        assert "nested more than 32" in str(refusal(value_json.to_json, {"a": value}))
+        assert "nested more than 32" in str(refusal(value_json.from_json, f"[{text}]"))
 
     def test_a_circle_is_refused_not_followed(self) -> None:
         circle: list[object] = []
         circle.append({"again": circle})
-        assert "nested" in str(refusal(values.to_json, circle))
+        assert "nested" in str(refusal(value_json.to_json, circle))
 
     def test_size_is_told_with_the_remedy(self) -> None:
-        error = refusal(values.to_json, {"a": "x" * (300 * 1024 - 8)})
+        error = refusal(value_json.to_json, {"a": "x" * (300 * 1024 - 8)})
         assert str(error) == ("params are 300 KiB, the limit is 256 KiB: store the data elsewhere and pass a reference")
-        assert str(refusal(values.to_json, "xyz", field="result", limit=4)).startswith(
+        assert str(refusal(value_json.to_json, "xyz", field="result", limit=4)).startswith(
             "result is 5 bytes, the limit is 4 bytes"
         )
 
     def test_size_counts_bytes_to_the_last_one(self) -> None:
         fits = "é" * 9
-        assert values.to_json(fits, field="params", limit=20) == f'"{fits}"'
-        assert values.from_json(f'"{fits}"', field="params", limit=20) == fits
-        assert "21 bytes" in str(refusal(values.to_json, fits + "x", limit=20))
-        assert "21 bytes" in str(refusal(values.from_json, f'"{fits}x"', limit=20))
-        assert "256.1 KiB" in str(refusal(values.to_json, "x" * (values.JSON_LIMIT - 1)))
+        assert value_json.to_json(fits, field="params", limit=20) == f'"{fits}"'
+        assert value_json.from_json(f'"{fits}"', field="params", limit=20) == fits
+        assert "21 bytes" in str(refusal(value_json.to_json, fits + "x", limit=20))
+        assert "21 bytes" in str(refusal(value_json.from_json, f'"{fits}x"', limit=20))
+        assert "256.1 KiB" in str(refusal(value_json.to_json, "x" * (value_json.JSON_LIMIT - 1)))
 
     def test_shared_lists_that_stand_for_gigabytes_are_refused_early(self) -> None:
         value: Any = []
-        for _ in range(values.MAX_DEPTH - 1):
+        for _ in range(value_json.MAX_DEPTH - 1):
             value = [value, value]
-        assert "over 1024 KiB" in str(refusal(values.to_json, value))
-        assert "over 1024 KiB" in str(refusal(values.to_json, ["x" * 1_000_000] * 1_000_000))
+        assert "over 1024 KiB" in str(refusal(value_json.to_json, value))
+        assert "over 1024 KiB" in str(refusal(value_json.to_json, ["x" * 1_000_000] * 1_000_000))
 
     @pytest.mark.parametrize(
         ("text", "field", "says"),
@@ -193,61 +193,61 @@ class TestJson:
         ],
     )
     def test_bad_texts(self, text: str, field: str, says: str) -> None:
-        error = refusal(values.from_json, text)
+        error = refusal(value_json.from_json, text)
         assert error.field == field
         assert says in str(error)
 
     def test_bytes_must_be_utf8(self) -> None:
-        assert values.from_json('"é"'.encode(), field="body") == "é"
-        assert "not UTF-8 text (byte 1)" in str(refusal(values.from_json, b'"\xff"'))
+        assert value_json.from_json('"é"'.encode(), field="body") == "é"
+        assert "not UTF-8 text (byte 1)" in str(refusal(value_json.from_json, b'"\xff"'))
 
     def test_the_text_is_compact_and_plain(self) -> None:
-        assert values.to_json({"topic": "Nebel über", "words": 800}, field="params") == (
+        assert value_json.to_json({"topic": "Nebel über", "words": 800}, field="params") == (
             '{"topic":"Nebel über","words":800}'
         )
 
     @given(good_values)
     def test_every_reader_agrees(self, value: object) -> None:
-        assert json.loads(values.to_json(value, field="params")) == value
+        assert json.loads(value_json.to_json(value, field="params")) == value
 
 
 class TestNames:
     @pytest.mark.parametrize("name", ["a", "desk-1", "a b", " ", "é", "x" * 200, "日本", "a\u00a0b"])
     def test_good(self, name: str) -> None:
-        assert values.check_name(name, field="target") == name
+        assert value_json.check_name(name, field="target") == name
 
     @pytest.mark.parametrize("name", ["", "x" * 201, "a\nb", "\x00", "\x7f", "\x85", "\ud800", 5, None, b"x"])
     def test_bad(self, name: object) -> None:
-        assert refusal(values.check_name, name, field="target").field == "target"
+        assert refusal(value_json.check_name, name, field="target").field == "target"
 
     @pytest.mark.parametrize("name", ["story.generate", "a", "A-b_c:9", "x" * 200])
     def test_good_task_names(self, name: str) -> None:
-        assert values.check_task_name(name, field="task") == name
+        assert value_json.check_task_name(name, field="task") == name
 
     @pytest.mark.parametrize("name", ["", "x" * 201, "a b", "a/b", "é", "a\n", "٣", 5, "<locals>"])
     def test_bad_task_names(self, name: object) -> None:
-        refusal(values.check_task_name, name, field="task")
+        refusal(value_json.check_task_name, name, field="task")
 
     @given(any_text)
     def test_names_are_never_changed(self, text: str) -> None:
-        name = attempt(values.check_name, text, field="key")
+        name = attempt(value_json.check_name, text, field="key")
         if not isinstance(name, BadInput):
             assert name.encode() == text.encode()
 
     def test_closest(self) -> None:
-        assert values.closest("slot", ["slots", "host"]) == "slots"
-        assert values.closest("zzz", ["slots", "host"]) is None
+        assert value_json.closest("slot", ["slots", "host"]) == "slots"
+        assert value_json.closest("zzz", ["slots", "host"]) is None
 
 
 class TestPriority:
     @pytest.mark.parametrize("value", [0, 1, 100])
     def test_good(self, value: int) -> None:
-        assert values.check_priority(value) == value
+        assert value_json.check_priority(value) == value
 
     @pytest.mark.parametrize("value", [-1, 101, True, False, 5.0, "5", None])
     def test_bad(self, value: object) -> None:
         with pytest.raises(BadInput, match="from 0 to 100") as caught:
-            values.check_priority(value)
+            value_json.check_priority(value)
         assert caught.value.field == "priority"
 
 
@@ -256,7 +256,7 @@ class TestWholeNumbers:
         ("text", "number"), [("0", 0), ("7", 7), (" 12 ", 12), ("007", 7), (str(INT_MAX), INT_MAX), ("0" * 19 + "5", 5)]
     )
     def test_good(self, text: str, number: int) -> None:
-        assert values.whole(text, field="priority") == number
+        assert value_json.whole(text, field="priority") == number
 
     @pytest.mark.parametrize(
         "text",
@@ -280,22 +280,22 @@ class TestWholeNumbers:
     )
     def test_bad(self, text: str) -> None:
         with pytest.raises(BadInput, match="must be a whole number") as caught:
-            values.whole(text, field="group")
+            value_json.whole(text, field="group")
         assert caught.value.field == "group"
         assert len(str(caught.value)) < 120
 
     def test_within_bounds(self) -> None:
-        assert [values.whole(text, field="rank", least=1, most=5) for text in ("1", "5")] == [1, 5]
+        assert [value_json.whole(text, field="rank", least=1, most=5) for text in ("1", "5")] == [1, 5]
         for text in ("0", "6"):
             with pytest.raises(BadInput, match="rank must be a whole number from 1 to 5, not") as caught:
-                values.whole(text, field="rank", least=1, most=5)
+                value_json.whole(text, field="rank", least=1, most=5)
             assert caught.value.facts["problem"] == f"must be a whole number from 1 to 5, not {text!r}"
         with pytest.raises(BadInput, match="a whole number of at least 1, not '0'"):
-            values.whole("0", field="rank", least=1)
+            value_json.whole("0", field="rank", least=1)
 
     @given(any_text)
     def test_any_text_is_a_number_or_refused(self, text: str) -> None:
-        number = attempt(values.whole, text, field="rank")
+        number = attempt(value_json.whole, text, field="rank")
         assert isinstance(number, BadInput) or 0 <= number <= INT_MAX
 
 
@@ -318,11 +318,11 @@ class TestDurations:
             (7, 7),
             (0.1, 0.1),
             (timedelta(hours=1, microseconds=1), 3600.000001),
-            ("36525d", values.MAX_SECONDS),
+            ("36525d", value_json.MAX_SECONDS),
         ],
     )
     def test_good(self, value: object, seconds: float) -> None:
-        result = values.seconds(value, field="delay")
+        result = value_json.seconds(value, field="delay")
         assert result == seconds
         assert type(result) is float
 
@@ -357,7 +357,7 @@ class TestDurations:
         ],
     )
     def test_bad(self, value: object, says: str) -> None:
-        error = refusal(values.seconds, value, field="delay")
+        error = refusal(value_json.seconds, value, field="delay")
         assert error.field == "delay"
         assert says in str(error)
         assert "write it like 10s, 5m or 1h30m" in str(error)
@@ -378,17 +378,17 @@ class TestDurations:
         ],
     )
     def test_text(self, seconds: float, text: str) -> None:
-        assert values.duration_text(seconds) == text
+        assert value_json.duration_text(seconds) == text
 
-    @given(st.floats(0, values.MAX_SECONDS - 1))
+    @given(st.floats(0, value_json.MAX_SECONDS - 1))
     def test_text_reads_back_to_the_microsecond(self, seconds: float) -> None:
-        back = values.seconds(values.duration_text(seconds), field="delay")
+        back = value_json.seconds(value_json.duration_text(seconds), field="delay")
         assert back == pytest.approx(seconds, abs=0.6e-6, rel=1e-15)
 
     @given(any_text)
     def test_any_text_is_read_or_refused(self, text: str) -> None:
-        seconds = attempt(values.seconds, text, field="delay")
-        assert isinstance(seconds, BadInput) or 0 <= seconds <= values.MAX_SECONDS
+        seconds = attempt(value_json.seconds, text, field="delay")
+        assert isinstance(seconds, BadInput) or 0 <= seconds <= value_json.MAX_SECONDS
 
 
 class TestInstants:
@@ -409,7 +409,7 @@ class TestInstants:
         ],
     )
     def test_good(self, value: object, us: int) -> None:
-        assert values.instant(value, field="not_before") == us
+        assert value_json.instant(value, field="not_before") == us
 
     @pytest.mark.parametrize(
         ("value", "says"),
@@ -430,7 +430,7 @@ class TestInstants:
         ],
     )
     def test_bad(self, value: object, says: str) -> None:
-        error = refusal(values.instant, value, field="not_before")
+        error = refusal(value_json.instant, value, field="not_before")
         assert error.field == "not_before"
         assert says in str(error)
 
@@ -444,27 +444,27 @@ class TestInstants:
         ],
     )
     def test_text(self, us: int, text: str) -> None:
-        assert values.instant_text(us) == text
+        assert value_json.instant_text(us) == text
 
     @given(st.datetimes(timezones=st.just(UTC)) | st.datetimes(timezones=st.timezones()))
     def test_text_reads_back(self, moment: datetime) -> None:
-        us = attempt(values.instant, moment, field="at")
+        us = attempt(value_json.instant, moment, field="at")
         if isinstance(us, BadInput):
             assert moment.year in (1, 9999)
         else:
-            assert values.instant(values.instant_text(us), field="at") == us
+            assert value_json.instant(value_json.instant_text(us), field="at") == us
 
     @given(any_text)
     def test_any_text_is_read_or_refused(self, text: str) -> None:
-        us = attempt(values.instant, text, field="at")
-        assert isinstance(us, BadInput) or values.instant_text(us)
+        us = attempt(value_json.instant, text, field="at")
+        assert isinstance(us, BadInput) or value_json.instant_text(us)
 
 
 def test_the_text_is_that_of_the_library() -> None:
     value = {"é": [1, 2.5, None, True, '\n\u2028"', {"a": []}], "b": (1, 2), "c": -0.0, "long": 10**30}
-    assert values.encode(value) == json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    assert value_json.encode(value) == json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def test_without_the_librarys_own_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json.encoder, "c_make_encoder", None)
-    assert values._encoder()({"é": [1, None]}) == '{"é":[1,null]}'
+    assert value_json._encoder()({"é": [1, None]}) == '{"é":[1,null]}'

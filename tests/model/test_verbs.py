@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import WrongState
-from headway.model import verbs
-from headway.model.job import Actor, Job, Options
-from headway.model.outcome import Failed, FailureKind
-from headway.model.states import Standing, State, Stop, decide
-from headway.model.verbs import Change, RunEnd
+from headway.model.jobs import actions
+from headway.model.jobs.actions import Change, RunEnd
+from headway.model.jobs.finish import FinishInputs, decide
+from headway.model.jobs.job import Actor, JobRecord, Options
+from headway.model.jobs.outcome import Failed, FailureKind
+from headway.model.jobs.states import State, StopRequest
+from tests.support.job_rows import ADA, NOW, a_job
+from tests.support.properties import examples
 
 S = State
-NOW = 1_000_000
-ADA = Actor("user", "7", "ada")
 
 # From domain, §2; what an unclaimed job may do beyond this is held back by its fence.
 LEGAL = {
@@ -32,41 +32,7 @@ LEGAL = {
 }
 
 
-def a_job(status: State, **fields: Any) -> Job:
-    claimed = status >= S.RUNNING
-    row: dict[str, Any] = dict.fromkeys(Job.__slots__) | {
-        "id": 5,
-        "tenant_id": 1,
-        "bucket_id": 1,
-        "status": status,
-        "gate": int(status is S.QUEUED),
-        "priority": 0,
-        "position": 5 << 20,
-        "created_at": 1,
-        "fence": int(claimed),
-        "version": 3,
-        "attempt": 1,
-        "retry_auto": 0,
-        "exhausted": 0,
-        "hold": int(status is S.WAITING),
-        "not_before": NOW + 60 if status is S.SCHEDULED else None,
-        "queued_at": 2 if status >= S.QUEUED else None,
-        "started_at": 3 if claimed else None,
-        "finished_at": 9 if status.terminal else None,
-        "worker_id": 77 if status is S.RUNNING else None,
-        "slot": 0 if status is S.RUNNING else None,
-        "claimed_at": 3 if claimed else None,
-        "ran": 0,
-        "carries": 0,
-        "task": "t",
-        "params": '{"n":1}',
-        "options": Options().text(),
-        "created_by": ADA.text(),
-    }
-    return Job(**(row | fields))
-
-
-def sound(job: Job) -> bool:
+def sound(job: JobRecord) -> bool:
     """The checks of the schema."""
     running = job.status is S.RUNNING
     return (
@@ -81,18 +47,18 @@ def sound(job: Job) -> bool:
     )
 
 
-ALL: dict[str, Callable[[Job], Change]] = {
-    "cancel": lambda job: verbs.cancel(job, actor=ADA, now=NOW),
-    "interrupt": lambda job: verbs.interrupt(job, actor=ADA),
-    "resume": lambda job: verbs.resume(job, now=NOW, spent={}, budget=None),
-    "resolve": lambda job: verbs.resolve(job, result="1", by="ada", now=NOW),
-    "release": lambda job: verbs.release(job, by="ada", now=NOW),
-    "close_for_retry": lambda job: verbs.close_for_retry(job, by="ada", now=NOW),
-    "edit": lambda job: verbs.edit(job, priority=9, position=1, now=NOW),
-    "edit_params": lambda job: verbs.edit(job, params="{}", now=NOW),
-    "edit_start": lambda job: verbs.edit(job, not_before=NOW + 99, now=NOW),
-    "start_now": lambda job: verbs.edit(job, not_before=NOW, now=NOW),
-    "move": lambda job: verbs.move(job, priority=9, position=1),
+ALL: dict[str, Callable[[JobRecord], Change]] = {
+    "cancel": lambda job: actions.cancel(job, actor=ADA, now=NOW),
+    "interrupt": lambda job: actions.interrupt(job, actor=ADA),
+    "resume": lambda job: actions.resume(job, now=NOW, spent={}, budget=None),
+    "resolve": lambda job: actions.resolve(job, result="1", by="ada", now=NOW),
+    "release": lambda job: actions.release(job, by="ada", now=NOW),
+    "close_for_retry": lambda job: actions.close_for_retry(job, by="ada", now=NOW),
+    "edit": lambda job: actions.edit(job, priority=9, position=1, now=NOW),
+    "edit_params": lambda job: actions.edit(job, params="{}", now=NOW),
+    "edit_start": lambda job: actions.edit(job, not_before=NOW + 99, now=NOW),
+    "start_now": lambda job: actions.edit(job, not_before=NOW, now=NOW),
+    "move": lambda job: actions.move(job, priority=9, position=1),
 }
 jobs = st.builds(
     lambda status, claimed, hold, target, begin, stop: a_job(
@@ -110,20 +76,20 @@ jobs = st.builds(
     st.booleans(),
     st.sampled_from([None, 3]),
     st.sampled_from([None, NOW - 5, NOW + 5]),
-    st.sampled_from([None, Stop.CANCEL, Stop.INTERRUPT]),
+    st.sampled_from([None, StopRequest.CANCEL, StopRequest.INTERRUPT]),
 )
 
 
-def attempt(verb: Callable[[Job], Change], job: Job) -> Change | WrongState:
+def attempt(verb: Callable[[JobRecord], Change], job: JobRecord) -> Change | WrongState:
     try:
         return verb(job)
     except WrongState as refusal:
         return refusal
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(jobs, st.sampled_from(sorted(ALL)))
-def test_a_verb_refuses_or_leaves_a_sound_row_on_a_legal_path(job: Job, verb: str) -> None:
+def test_a_verb_refuses_or_leaves_a_sound_row_on_a_legal_path(job: JobRecord, verb: str) -> None:
     assert sound(job)
     change = attempt(ALL[verb], job)
     if isinstance(change, WrongState):
@@ -140,20 +106,20 @@ def test_a_verb_refuses_or_leaves_a_sound_row_on_a_legal_path(job: Job, verb: st
     assert change.result is None or after.status is S.COMPLETED
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
-    st.sampled_from([None, Stop.CANCEL, Stop.INTERRUPT]),
+    st.sampled_from([None, StopRequest.CANCEL, StopRequest.INTERRUPT]),
     st.booleans(),
     st.sampled_from([None, "pause", "resume"]),
     st.sampled_from(FailureKind),
     st.booleans(),
 )
 def test_a_finish_leaves_a_sound_row_without_owner_and_request(
-    stop: Stop | None, target: bool, shutdown: str | None, kind: FailureKind, final: bool
+    stop: StopRequest | None, target: bool, shutdown: str | None, kind: FailureKind, final: bool
 ) -> None:
     job = a_job(S.RUNNING, stop=stop, target_id=3 if target else None, claimed_at=NOW - 500, ran=100)
-    standing = Standing(stop=stop, on_target=target, on_shutdown=shutdown)
-    change = verbs.finish(job, decide(standing, Failed(kind, "e", final=final), lambda: 0.5), NOW)
+    standing = FinishInputs(job, Options(on_shutdown=shutdown), NOW)
+    change = decide(standing, Failed(kind, "e", final=final), lambda: 0.5)
     assert sound(change.job)
     assert change.job.status in LEGAL[S.RUNNING]
     assert change.job.ran == 600
@@ -180,14 +146,14 @@ def test_cancelling_a_held_job_closes_its_run_with_what_stopped_it() -> None:
 
 def test_cancelling_a_running_job_only_asks() -> None:
     change = ALL["cancel"](a_job(S.RUNNING))
-    assert (change.job.status, change.job.stop, change.kind) == (S.RUNNING, Stop.CANCEL, "job.stop_requested")
+    assert (change.job.status, change.job.stop, change.kind) == (S.RUNNING, StopRequest.CANCEL, "job.stop_requested")
     assert Actor.parse(change.job.stop_by or "") == ADA
 
 
 def test_a_cancel_overrules_an_interrupt_and_not_the_other_way_round() -> None:
     asked = ALL["interrupt"](a_job(S.RUNNING)).job
     cancelled = ALL["cancel"](asked).job
-    assert cancelled.stop is Stop.CANCEL
+    assert cancelled.stop is StopRequest.CANCEL
     with pytest.raises(WrongState, match="being cancelled"):
         ALL["interrupt"](cancelled)
 
@@ -225,13 +191,13 @@ def test_resume_forgets_what_stopped_it_and_keeps_place_run_and_fence() -> None:
 def test_over_its_budget_a_job_is_only_resumed_with_a_larger_one() -> None:
     job = a_job(S.PAUSED, options=Options(budget=(("tokens", 10.0),)).text())
     with pytest.raises(WrongState, match="tokens used up: 12 of 10") as refusal:
-        verbs.resume(job, now=NOW, spent={"tokens": 12.0}, budget=None)
+        actions.resume(job, now=NOW, spent={"tokens": 12.0}, budget=None)
     assert refusal.value.facts["status"] == "PAUSED"
     with pytest.raises(WrongState, match="12 of 11"):
-        verbs.resume(job, now=NOW, spent={"tokens": 12.0}, budget={"tokens": 11.0})
-    change = verbs.resume(job, now=NOW, spent={"tokens": 12.0}, budget={"tokens": 20.0})
+        actions.resume(job, now=NOW, spent={"tokens": 12.0}, budget={"tokens": 11.0})
+    change = actions.resume(job, now=NOW, spent={"tokens": 12.0}, budget={"tokens": 20.0})
     assert Options.parse(change.job.options).budget == (("tokens", 20.0),)
-    assert verbs.resume(job, now=NOW, spent={"tokens": 10.0}, budget=None).job.status is S.QUEUED
+    assert actions.resume(job, now=NOW, spent={"tokens": 10.0}, budget=None).job.status is S.QUEUED
 
 
 @pytest.mark.parametrize("status", [S.PAUSED, S.ERROR])
@@ -261,9 +227,9 @@ def test_params_may_change_until_the_first_claim_and_never_after_it(status: Stat
 
 def test_an_edit_says_what_changed_and_not_to_what_params() -> None:
     job = a_job(S.QUEUED)
-    change = verbs.edit(job, params='{"secret":1}', priority=5, expires_at=NOW + 9, now=NOW)
+    change = actions.edit(job, params='{"secret":1}', priority=5, expires_at=NOW + 9, now=NOW)
     assert change.data == {"priority": 5, "expires_at": NOW + 9, "params": "changed"}
-    assert verbs.edit(job, params=job.params, now=NOW).data == {}
+    assert actions.edit(job, params=job.params, now=NOW).data == {}
 
 
 def test_another_start_moves_a_job_between_waiting_for_its_time_and_the_queue() -> None:
@@ -273,18 +239,20 @@ def test_another_start_moves_a_job_between_waiting_for_its_time_and_the_queue() 
     assert (now.status, now.gate, now.queued_at) == (S.QUEUED, 1, NOW)
     held = ALL["start_now"](a_job(S.WAITING)).job
     assert (held.status, held.hold) == (S.WAITING, 1)
-    with pytest.raises(WrongState, match="time has come"):
+    with pytest.raises(WrongState, match="already queued"):
         ALL["edit_start"](a_job(S.QUEUED))
 
 
 def test_a_retry_brought_forward_takes_what_is_given_and_keeps_the_rest() -> None:
     waiting = a_job(S.SCHEDULED, position=17)
-    kept = verbs.bring_forward(waiting, now=NOW, params=None, priority=None, position=None, options=None).job
+    kept = actions.bring_forward(waiting, now=NOW, params=None, priority=None, position=None, options=None).job
     assert kept == replace(waiting, status=S.QUEUED, gate=1, queued_at=NOW, not_before=None)
-    other = verbs.bring_forward(waiting, now=NOW, params="{}", priority=4, position=99, options=None).job
+    other = actions.bring_forward(waiting, now=NOW, params="{}", priority=4, position=99, options=None).job
     assert (other.params, other.priority, other.position) == ("{}", 4, 99)
     with pytest.raises(WrongState, match="after dispatch"):
-        verbs.bring_forward(a_job(S.QUEUED, fence=1), now=NOW, params="{}", priority=None, position=None, options=None)
+        actions.bring_forward(
+            a_job(S.QUEUED, fence=1), now=NOW, params="{}", priority=None, position=None, options=None
+        )
 
 
 def test_on_a_target_nothing_opens_its_own_gate() -> None:
@@ -294,10 +262,8 @@ def test_on_a_target_nothing_opens_its_own_gate() -> None:
 
 
 def test_the_event_of_a_long_error_carries_its_first_line_only() -> None:
-    job = a_job(S.RUNNING)
-    change = verbs.finish(
-        job, decide(Standing(), Failed(FailureKind.EXCEPTION, "x" * 900 + "\nmore"), lambda: 0.0), NOW
-    )
+    standing = FinishInputs(a_job(S.RUNNING), Options(), NOW)
+    change = decide(standing, Failed(FailureKind.EXCEPTION, "x" * 900 + "\nmore"), lambda: 0.0)
     assert change.data is not None
     assert change.data["error"] == "x" * 500
     assert change.run is not None

@@ -8,39 +8,48 @@ from typing import Any
 
 import pytest
 
-from headway.model.estimate import Estimate
-from headway.model.job import Job
-from headway.model.scene import Hand, LaneLoad, Pause, Promise, Queued, Runner, Scene, TargetLoad
-from headway.model.states import State
-from headway.model.targets import Holder
-from headway.model.waiting import NAMED, Blocker, Explanation, blockers, sentence
+from headway.model.explain.blockers import NAMED, Blocker, Explanation, blockers, sentence
+from headway.model.explain.forecast import Estimate
+from headway.model.explain.snapshot import (
+    ActiveReservation,
+    LaneLoad,
+    Pause,
+    Queued,
+    QueueSnapshot,
+    Runner,
+    TargetLoad,
+    WorkerSlots,
+)
+from headway.model.jobs.job import JobRecord
+from headway.model.jobs.states import State
+from headway.model.queue.target import TargetHolder
 
 SECOND = 1_000_000
 GLOBAL, GPU, DESK = 1, 2, 8
-_UNSET = {field.name: None for field in dataclasses.fields(Job)}
+_UNSET = {field.name: None for field in dataclasses.fields(JobRecord)}
 _ZERO = dict.fromkeys(("gate", "priority", "fence", "retry_auto", "exhausted", "hold", "ran", "carries"), 0)
 _TEXTS = {"task": "t", "params": "{}", "options": "{}", "created_by": "{}"}
 _GIVEN: dict[str, Any] = {"id": 7, "tenant_id": 1, "bucket_id": 1, "position": 1, "created_at": 1, "queued_at": 5}
-JOB = Job(**_UNSET | _ZERO | _TEXTS | _GIVEN | {"status": State.QUEUED, "version": 1, "attempt": 1})
+JOB = JobRecord(**_UNSET | _ZERO | _TEXTS | _GIVEN | {"status": State.QUEUED, "version": 1, "attempt": 1})
 ON_DESK = replace(JOB, target_id=DESK)
 LANES = {GLOBAL: LaneLoad("global", 1, free=1), GPU: LaneLoad("gpu", 2, resource=True, free=2)}
-HAND = Hand(frozenset({"t"}), 1, 1)
-OPEN = Scene(now=10, lanes=LANES, hands=(HAND,), line=(Queued(7, "t", (GLOBAL,)),))
+HAND = WorkerSlots(frozenset({"t"}), 1, 1)
+OPEN = QueueSnapshot(now=10, lanes=LANES, hands=(HAND,), line=(Queued(7, "t", (GLOBAL,)),))
 
 
-def explain(scene: Scene, job: Job = JOB, lanes: tuple[int, ...] = (GLOBAL,)) -> list[Blocker]:
+def explain(scene: QueueSnapshot, job: JobRecord = JOB, lanes: tuple[int, ...] = (GLOBAL,)) -> list[Blocker]:
     return blockers(job, lanes, scene)
 
 
-def kinds(scene: Scene, job: Job = JOB, lanes: tuple[int, ...] = (GLOBAL,)) -> list[str]:
+def kinds(scene: QueueSnapshot, job: JobRecord = JOB, lanes: tuple[int, ...] = (GLOBAL,)) -> list[str]:
     return [one.kind for one in explain(scene, job, lanes)]
 
 
-def with_lane(lane: int, **load: Any) -> Scene:
+def with_lane(lane: int, **load: Any) -> QueueSnapshot:
     return replace(OPEN, lanes={**LANES, lane: replace(LANES[lane], **load)})
 
 
-def on_desk(**facts: Any) -> Scene:
+def on_desk(**facts: Any) -> QueueSnapshot:
     target = TargetLoad("desk-1", **{"first": 7, **facts})
     return replace(OPEN, targets={DESK: target}, line=(Queued(7, "t", (), DESK),))
 
@@ -60,24 +69,26 @@ def test_everything_at_once_in_order() -> None:
         GLOBAL: LaneLoad("global", 2, (Runner(4, 3), Runner(6)), free=0),
         GPU: LaneLoad("gpu", 1, (Runner(5, 2),), resource=True, free=0, closed=True),
     }
-    scene = Scene(
+    scene = QueueSnapshot(
         10,
         Pause(2, 99, "the disk"),
         Pause(1),
         lanes,
-        {DESK: TargetLoad("desk-1", Pause(3, note="by hand"), Holder(2, State.ERROR, 8, "it broke\nin two"), 6)},
-        (Promise(frozenset({GPU}), None, 4, 44, granted=False, holder="ann, reservation 5"),),
+        {DESK: TargetLoad("desk-1", Pause(3, note="by hand"), TargetHolder(2, State.ERROR, 8, "it broke\nin two"), 6)},
+        (ActiveReservation(frozenset({GPU}), None, 4, 44, granted=False, holder="ann, reservation 5"),),
         line=(Queued(6, "t", (), DESK), Queued(7, "t", (GPU, GLOBAL), DESK)),
     )
     hint = "headway jobs resume 2, or resolve, retry, release or cancel it"
     assert explain(scene, ON_DESK, (GPU, GLOBAL)) == [
-        Blocker("paused", "all queues are paused; headway queue resume --all lets it go on", since=1),
-        Blocker("paused", "the queue is paused: the disk; headway queue resume lets it go on", since=2, until=99),
-        Blocker("paused", "the target desk-1 is paused: by hand; headway targets resume desk-1 lets it go on", since=3),
+        Blocker("paused", "all queues are paused; resume it with headway queue resume --all", since=1),
+        Blocker("paused", "the queue is paused: the disk; resume it with headway queue resume", since=2, until=99),
+        Blocker(
+            "paused", "the target desk-1 is paused: by hand; resume it with headway targets resume desk-1", since=3
+        ),
         Blocker("target_held", f"job 2 holds desk-1: it is ERROR (it broke); {hint}", "job 2", 8),
-        Blocker("lane", "the global lane is full: 2 of 2 run", "job 3, another tenant", 6),
+        Blocker("lane", "the global lane is full: 2 of 2 run", "job 3, a job of another tenant", 6),
         Blocker("resource", "the resource gpu is full: 1 of 1 run", "job 2", 5),
-        Blocker("reservation", "gpu is reserved: it goes first", "ann, reservation 5", 4, 44),
+        Blocker("reservation", "gpu is reserved: the reservation goes first", "ann, reservation 5", 4, 44),
         Blocker("no_worker", "no worker is alive: headway work"),
         Blocker("behind", "behind a better placed job", "job 6"),
     ]
@@ -97,11 +108,11 @@ def test_everything_at_once_in_order() -> None:
         (replace(JOB, status=State.PAUSED, reason="interrupted by ann"), "status", "is PAUSED (interrupted by ann)"),
         (replace(JOB, status=State.ERROR), "status", "is ERROR: resume, resolve"),
         (replace(JOB, status=State.FAILED, finished_at=9), "status", "has ended: FAILED"),
-        (replace(JOB, expires_at=10), "status", "its time is over"),
-        (replace(JOB, status=State.WAITING, hold=1, expires_at=9), "status", "its time is over"),
+        (replace(JOB, expires_at=10), "status", "expired"),
+        (replace(JOB, status=State.WAITING, hold=1, expires_at=9), "status", "expired"),
     ],
 )
-def test_a_job_that_is_not_queued_has_one_reason(job: Job, kind: str, words: str) -> None:
+def test_a_job_that_is_not_queued_has_one_reason(job: JobRecord, kind: str, words: str) -> None:
     (found,) = explain(replace(OPEN, hands=()), job)
     assert found.kind == kind
     assert words in found.detail
@@ -130,11 +141,11 @@ def test_lanes() -> None:
     (shut,) = explain(with_lane(GLOBAL, capacity=0, free=0))
     assert shut.detail == "the global lane is full: 0 of 0 run"
     (strangers,) = explain(with_lane(GLOBAL, running=(Runner(1), Runner(2)), free=-1))
-    assert strangers.by == "2 of other tenants"
+    assert strangers.by == "2 jobs of other tenants"
 
 
 def test_reservations() -> None:
-    taken = Promise(frozenset({GLOBAL, GPU}), None, 3, granted=True)
+    taken = ActiveReservation(frozenset({GLOBAL, GPU}), None, 3, granted=True)
     scene = replace(with_lane(GLOBAL, free=0, closed=True), promises=(taken,))
     assert explain(scene) == [Blocker("reservation", "global is taken by a direct call or a hold", "another tenant", 3)]
     both = replace(scene, lanes={**scene.lanes, GPU: replace(LANES[GPU], closed=True)})
@@ -147,9 +158,9 @@ def test_reservations() -> None:
 
 
 def test_a_reserved_target() -> None:
-    promise = Promise(frozenset(), DESK, 3, holder="ann, reservation 4")
+    promise = ActiveReservation(frozenset(), DESK, 3, holder="ann, reservation 4")
     scene = replace(on_desk(shut=True), promises=(promise,))
-    found = [Blocker("reservation", "desk-1 is reserved: it goes first", "ann, reservation 4", 3)]
+    found = [Blocker("reservation", "desk-1 is reserved: the reservation goes first", "ann, reservation 4", 3)]
     assert explain(scene, ON_DESK, ()) == found
     assert kinds(replace(on_desk(), promises=(promise,)), ON_DESK, ()) == ["behind"]
 
@@ -166,13 +177,13 @@ def test_a_reserved_target() -> None:
     ],
 )
 def test_who_has_the_target(status: State, kind: str, words: str) -> None:
-    (found,) = explain(on_desk(holder=Holder(3, status, 9, "why")), ON_DESK, ())
+    (found,) = explain(on_desk(holder=TargetHolder(3, status, 9, "why")), ON_DESK, ())
     assert (found.kind, found.by, found.since) == (kind, "job 3", 9)
     assert words in found.detail
 
 
 def test_the_holder_itself_waits_for_other_things_only() -> None:
-    held = on_desk(holder=Holder(7, State.QUEUED, 9))
+    held = on_desk(holder=TargetHolder(7, State.QUEUED, 9))
     assert kinds(replace(held, hands=()), replace(ON_DESK, fence=1), ()) == ["no_worker"]
 
 
@@ -187,12 +198,15 @@ def test_the_first_of_a_target_may_be_far_ahead() -> None:
 @pytest.mark.parametrize(
     ("hands", "detail"),
     [
-        ((Hand(frozenset({"other"}), 3, 3),), "no living worker knows the task t"),
-        ((Hand(frozenset({"t"})), Hand(frozenset({"other"}), 3, 3)), "every slot of the workers that know it is taken"),
+        ((WorkerSlots(frozenset({"other"}), 3, 3),), "no living worker knows the task t"),
+        (
+            (WorkerSlots(frozenset({"t"})), WorkerSlots(frozenset({"other"}), 3, 3)),
+            "every slot of the workers that know it is taken",
+        ),
         ((), "no worker is alive"),
     ],
 )
-def test_workers(hands: tuple[Hand, ...], detail: str) -> None:
+def test_workers(hands: tuple[WorkerSlots, ...], detail: str) -> None:
     (found,) = explain(replace(OPEN, hands=hands))
     assert found.kind == "no_worker"
     assert detail in found.detail
@@ -201,7 +215,7 @@ def test_workers(hands: tuple[Hand, ...], detail: str) -> None:
 # --- behind -------------------------------------------------------------------------------------------------------
 
 
-def behind(*ahead: Queued, scene: Scene = OPEN, lanes: tuple[int, ...] = (GLOBAL,)) -> Blocker | None:
+def behind(*ahead: Queued, scene: QueueSnapshot = OPEN, lanes: tuple[int, ...] = (GLOBAL,)) -> Blocker | None:
     found = explain(replace(scene, line=(*ahead, Queued(7, "t", lanes), Queued(99, "t", lanes))), lanes=lanes)
     return next((one for one in found if one.kind == "behind" and one.by), None)
 
@@ -227,7 +241,7 @@ def test_not_behind_one_that_waits_for_something_else() -> None:
 def test_behind_those_that_take_the_slots() -> None:
     taken = replace(OPEN, hands=(replace(HAND, left=0),))
     assert behind(Queued(2, "t"), scene=taken, lanes=()) is not None
-    other = Hand(frozenset({"u"}), 1, 0)
+    other = WorkerSlots(frozenset({"u"}), 1, 0)
     assert behind(Queued(2, "u"), scene=replace(taken, hands=(*taken.hands, other)), lanes=()) is None
     assert behind(Queued(2, "u"), scene=replace(OPEN, hands=()), lanes=()) is not None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headway.model.workers import standing
+from headway.text.workers import standing
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from headway.clock import micros
-from headway.engine import limits
-from headway.model.outcome import Completed
-from headway.model.policies import Concurrency
+from headway.engine.client import limits
+from headway.model.jobs.outcome import Completed
+from headway.model.queue.policies import Concurrency
 from tests.support.life import ADA, Life
 
 

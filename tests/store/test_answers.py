@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from headway import faults
-from headway.engine.answers import FIND, Replayed, complete, pack
-from headway.engine.client import Client
-from headway.engine.pruner import Pruner
+from headway import fault_points
+from headway.engine.client import client as client_module
+from headway.engine.client.client import Client
+from headway.engine.client.idempotency import FIND, Replayed, complete, pack
+from headway.engine.maintenance.pruner import Pruner
 from headway.errors import BadInput, WrongState
-from headway.model.plan import NewGroup, NewMember
+from headway.model.groups.group import NewGroup, NewMember
 from headway.store.db import Row
 from tests.support.gates import Gate
 from tests.support.life import BROKEN, Life
@@ -28,6 +30,8 @@ from tests.support.schedules import teach
 from tests.support.waiting import PATIENCE
 
 HEADERS = {"location": "/api/things/1"}
+# Verbs without a key of their caller's have one of their own on PostgreSQL.
+OF_REQUESTS = "where route = 'POST /api/things'"
 
 
 def keyed(life: Life, key: str = "k1", *, route: str = "POST /api/things", digest: str = "d1") -> Client:
@@ -117,7 +121,7 @@ def making(request: pytest.FixtureRequest, person: Life) -> Callable[[Client], A
 @pytest.fixture(autouse=True)
 def disarmed() -> Iterator[None]:
     yield
-    faults.arm(None)
+    fault_points.arm(None)
 
 
 def stored(life: Life) -> dict[str, list[Row]]:
@@ -133,7 +137,7 @@ def test_a_request_that_is_repeated_gets_the_first_answer(person: Life, making: 
     complete(client, 201, HEADERS, '{"a":"ä"}')
     before = stored(person)
     person.clock.advance("23h59m")
-    if person.sql("select status from hw_answer") == [(None,)]:
+    if person.sql(f"select status from hw_answer {OF_REQUESTS}") == [(None,)]:
         return  # its answer shows a secret: see below
     with pytest.raises(Replayed) as caught:
         keyed(person)
@@ -151,7 +155,7 @@ def test_what_was_made_and_not_answered_is_found_again(person: Life, making: Cal
     assert stored(person) == before
     complete(client, 201, HEADERS, "late")
     complete(client, 500, {}, "the first answer stays")
-    assert person.sql("select body from hw_answer") in ([("late",)], [(None,)])
+    assert person.sql(f"select body from hw_answer {OF_REQUESTS}") in ([("late",)], [(None,)])
 
 
 class _Died(BaseException):
@@ -161,8 +165,8 @@ class _Died(BaseException):
 def die_at(ending: str) -> Callable[[str], None]:
     def action(name: str) -> None:
         # The one is another thread's, the other is made ready before anything is.
-        if name.endswith(ending) and not name.startswith(("notify.", "arm_outbox.")):
-            faults.arm(None)
+        if name.endswith(ending) and not name.startswith(("notify", "arm_outbox.")):
+            fault_points.arm(None)
             raise _Died(name)
 
     return action
@@ -170,10 +174,10 @@ def die_at(ending: str) -> Callable[[str], None]:
 
 def test_a_death_before_the_commit_leaves_neither_thing_nor_key(person: Life, making: Callable[[Client], Any]) -> None:
     before, client = stored(person), keyed(person)
-    faults.arm(die_at(".before_commit"))
+    fault_points.arm(die_at(".before_commit"))
     with pytest.raises(BaseException, match=r"before_commit|interrupted"):
         making(client)
-    assert (stored(person), person.sql("select * from hw_answer")) == (before, [])
+    assert (stored(person), person.sql(f"select * from hw_answer {OF_REQUESTS}")) == (before, [])
     client = keyed(person)
     making(client)
     assert not client.replayed
@@ -184,7 +188,7 @@ def test_a_death_between_the_commit_and_the_answer_makes_nothing_twice(
     person: Life, making: Callable[[Client], Any]
 ) -> None:
     before, client = stored(person), keyed(person)
-    faults.arm(die_at(".committed"))
+    fault_points.arm(die_at(".committed"))
     with pytest.raises(BaseException, match=r"committed|interrupted"):
         making(client)
     after = stored(person)
@@ -222,7 +226,7 @@ def test_what_failed_leaves_no_key(person: Life) -> None:
     person.client.templates.create("t", "sync")
     with pytest.raises(BadInput, match="already"):
         keyed(person).templates.create("t", "sync")
-    assert person.sql("select * from hw_answer") == []
+    assert person.sql(f"select * from hw_answer {OF_REQUESTS}") == []
     keyed(person).templates.create("u", "sync")
 
 
@@ -291,6 +295,14 @@ def test_whatever_is_made_with_a_key_can_be_found_again() -> None:
         pack({1})
 
 
+def test_every_verb_begins_its_transaction_where_the_key_is_taken() -> None:
+    """A transaction that goes past it would run again when its request is repeated."""
+    folder = Path(client_module.__file__).parent
+    # They take the database, or stand before any request: nothing of them is made with a key.
+    past = {path.name for path in folder.glob("*.py") if re.search(r"database\.(transact|repeat)\(", path.read_text())}
+    assert past == {"client.py", "idempotency.py", "limits.py", "sessions.py"}
+
+
 # --- two at once --------------------------------------------------------------------------------------------------
 
 
@@ -320,7 +332,7 @@ def test_two_requests_with_one_key_at_once_make_one_thing(pair: Pair, name: str)
     assert [client.replayed for client in clients] == [False, True]
     after = stored(pair)
     assert after != before
-    assert len(pair.sql("select * from hw_answer")) == 1
+    assert len(pair.sql(f"select * from hw_answer {OF_REQUESTS}")) == 1
     assert pair.gated.conflicts == 0
 
 
@@ -353,13 +365,14 @@ def test_who_waits_for_a_request_with_another_body_is_refused(pair: Pair) -> Non
 
 REQUEST = """
 import sys
-from headway import faults
-from headway.engine.answers import Replayed, complete
-from headway.engine.client import Client
-from headway.engine.registry import Registry
-from headway.model.job import Actor
+from headway import fault_points
+from headway.engine.client import client as client_module
+from headway.engine.client.idempotency import Replayed, complete
+from headway.engine.client.client import Client
+from headway.engine.tasks.registry import Registry
+from headway.model.jobs.job import Actor
 from headway.store.db import open_database
-faults.arm_from_environment()
+fault_points.arm_from_environment()
 client = Client(open_database(sys.argv[1]), Registry(), actor=Actor("token", "1", "ci"))
 try:
     keyed = client.keyed("POST /api/tokens", "k1", "d1")

@@ -16,22 +16,27 @@ import apsw
 import psycopg
 import pytest
 
-from headway.engine import limits
-from headway.engine.client import Client
-from headway.engine.finish import Ended, finish
-from headway.engine.registry import Registry
+from headway.engine.client import limits
+from headway.engine.client.client import Client
+from headway.engine.tasks.registry import Registry
+from headway.engine.worker.finish import Ended, finish
 from headway.errors import HeadwayError, NotFound, Refused
-from headway.model import lanes as rules
-from headway.model import picking
-from headway.model.job import Claim
-from headway.model.outcome import Completed, Interrupted, Lost, Outcome, Skipped, Stopped
-from headway.model.plan import NewGroup, NewMember
-from headway.model.policies import Concurrency
-from headway.model.retry import RetryPolicy
-from headway.model.states import State
-from headway.store import choosing, claims, groups, reservations, targets, workers
+from headway.model.groups.group import NewGroup, NewMember
+from headway.model.jobs.job import Claim
+from headway.model.jobs.outcome import Completed, Interrupted, Lost, Outcome, Skipped, StoppedByRequest
+from headway.model.jobs.retry import RetryPolicy
+from headway.model.jobs.states import State
+from headway.model.queue import capacity as rules
+from headway.model.queue import select
+from headway.model.queue.policies import Concurrency
+from headway.model.queue.select_aged import Aging
+from headway.model.queue.stage_sharing import StageSharing
+from headway.store import workers
 from headway.store.db import Database, Row, Tx
-from headway.store.lanes import Lanes
+from headway.store.groups import advance as groups
+from headway.store.queue import claims, reservations, targets
+from headway.store.queue import select as queue_select
+from headway.store.queue.lanes import BucketCache
 from tests.support.life import ADA, BROKEN, FINAL, Life
 from tests.support.oracle import Expected, Oracle, Promise, Served, Wishes, Work
 
@@ -53,7 +58,7 @@ POLICIES = (
 SECOND = 1_000_000
 OUTCOMES: tuple[Outcome, ...] = (
     Completed(), Completed(), Completed("7"), Completed(exit_code=0), BROKEN, BROKEN, FINAL, FINAL, Skipped("no"),
-    Stopped(), Interrupted(), Lost("gone"),
+    StoppedByRequest(), Interrupted(), Lost("gone"),
 )  # fmt: skip
 
 
@@ -90,7 +95,7 @@ class World(Life):
         strangers = self.rng.choice([0, 0, 0, 0, 1, 1, 2])
         self.people = [self.client, *(self._stranger(2 + n) for n in range(strangers))]
         self.workers = [self._worker(50), self._worker(self.rng.choice([1, 2, 3]))]
-        self.lanes = {worker.id: Lanes(database) for worker in self.workers}
+        self.lanes = {worker.id: BucketCache(database) for worker in self.workers}
         self.settle()
 
     def _stranger(self, number: int) -> Client:
@@ -306,7 +311,7 @@ class World(Life):
         kind = self.usual = self.usual if self.usual and rng.random() < 0.8 else self._kind()
         target = None if kind["target"] is None else who.lanes.target(who.tenant_id, kind["target"])
         ttl = rng.choice([None, 5 * SECOND, 60 * SECOND])
-        fresh, is_call = Lanes(self.database), rng.random() < 0.6
+        fresh, is_call = BucketCache(self.database), rng.random() < 0.6
 
         def work(tx: Tx) -> int:
             tx.run("claim_lock")
@@ -350,11 +355,11 @@ class World(Life):
 
     def grant(self) -> None:
         """A caller looks whether it is its turn."""
-        lanes = Lanes(self.database)
+        lanes = BucketCache(self.database)
 
         def work(tx: Tx) -> list[Claim]:
             view, _ = claims.lock_and_look(tx, lanes, ADA)
-            choosing.settle_reservations(tx, view, lanes)
+            queue_select.settle_reservations(tx, view, lanes)
             return []
 
         self._compare(0, lambda _: True, work)
@@ -482,8 +487,8 @@ def worlds(life: Life, seeds: Iterator[int]) -> Iterator[World]:
         wipe(life.database)
         with pytest.MonkeyPatch.context() as patch:
             if seed % 2:  # looks at the front of the queue first, as where there are many kinds of work
-                patch.setattr(choosing, "MANY", 0)
-                patch.setattr(choosing, "SPARE", seed % 3)
+                patch.setattr(queue_select, "MANY", 0)
+                patch.setattr(queue_select, "SPARE", seed % 3)
             yield World(life.url, life.database, life.clock, seed)
 
 
@@ -509,7 +514,7 @@ def test_every_claim_takes_what_a_walk_through_the_whole_queue_takes(life: Life)
 # --- the oracle can fail ------------------------------------------------------------------------------------------
 
 
-def take_nothing(self: rules.Rooms, lanes: object, stage: object = None) -> None:
+def take_nothing(self: rules.Capacity, lanes: object, stage: object = None, queue: object = None) -> None:
     """A claim that does not count what it has just taken."""
 
 
@@ -521,36 +526,38 @@ def unpaused(queue: rules.Queue) -> int | None:
     return rules.head(replace(queue, paused=False))
 
 
-def whoever_has_room(reserved: Sequence[rules.Reserved], rooms: rules.Rooms, busy: object, first: object) -> list[int]:
+def whoever_has_room(
+    reserved: Sequence[rules.Reserved], rooms: rules.Capacity, busy: object, first: object
+) -> list[int]:
     waiting = [one for one in reserved if not one.granted]
     return [one.id for one in waiting if all(rooms.free.get(lane, 1) > 0 for lane in one.lanes)]
 
 
-def reserve_nothing(rooms: rules.Rooms, reserved: Sequence[rules.Reserved], streaks: object) -> None:
+def reserve_nothing(rooms: rules.Capacity, reserved: Sequence[rules.Reserved], streaks: object) -> None:
     for one in reserved:
         if one.granted:
-            rooms.take(one.lanes)
+            rooms.occupy_lanes(one.lanes)
 
 
 def bucket_by_bucket(
     count: int,
     buckets: Sequence[rules.Bucket],
-    rooms: rules.Rooms,
-    places: picking.Source,
-    others: picking.Others = tuple,
-    turns: picking.Turns | None = None,
-) -> list[picking.Pick]:
-    found: list[picking.Pick] = []
+    rooms: rules.Capacity,
+    places: select.ReadPlaces,
+    others: Sequence[rules.Bucket] = (),
+    turns: select.Turns | None = None,
+) -> list[select.Pick]:
+    found: list[select.Pick] = []
     for bucket in buckets:
-        found += picking.plan(count - len(found), [bucket], rooms, places, others, turns)
+        found += select.select_jobs(count - len(found), [bucket], rooms, places, others, turns)
     return found
 
 
-def uncounted(self: rules.Rooms, bucket: rules.Bucket, stage: object = None) -> None:
-    self.take(bucket.lanes, stage)  # type: ignore[arg-type]
+def uncounted(self: rules.Capacity, bucket: rules.Bucket, stage: Any = None, queue: Any = None) -> None:
+    self.occupy_lanes(bucket.lanes, stage, queue)
 
 
-def any_stage(self: rules.Rooms, bucket: object, stage: object) -> bool:
+def any_stage(self: StageSharing, lanes: object, stage: object) -> bool:
     return stage is not None
 
 
@@ -558,32 +565,32 @@ def count_each(rooms: object, lanes: object, stage: object, count: object) -> No
     """The running jobs of a stage take as many places as they are."""
 
 
-def three_of_the_front(self: choosing.Sight, tenant_id: int, most: int) -> list[Row]:
+def three_of_the_front(self: queue_select.ClaimSource, tenant_id: int, most: int) -> list[Row]:
     return self.tx.run("front", tenant_id=tenant_id, limit=3)
 
 
 MUTANTS: dict[str, tuple[object, str, object]] = {
-    "what a claim takes is not counted": (rules.Rooms, "take", take_nothing),
+    "what a claim takes is not counted": (rules.Capacity, "occupy_lanes", take_nothing),
     "who holds a target does not matter": (targets, "head", first_in_line),
     "the pause of a target does not matter": (targets, "head", unpaused),
     "nobody chooses the first of a target anew": (Tx, "touch", lambda self, target_id: None),
-    "jobs keep the lanes of an older policy": (Lanes, "stale", lambda self, tx, version, ids: []),
+    "jobs keep the lanes of an older policy": (BucketCache, "stale", lambda self, tx, version, ids: []),
     "reservations are granted in any order": (rules, "grants", whoever_has_room),
     "reserved lanes stay open": (rules, "reserve", reserve_nothing),
     "reserved targets stay open": (rules, "shut_targets", lambda reserved, streaks: set()),
     "no job ever goes before a direct call": (reservations, "BURST", 10**6),
-    "one kind of work after the other": (choosing, "plan", bucket_by_bucket),
-    "the front of the queue is all there is": (choosing.Sight, "front", three_of_the_front),
-    "nobody joins a full lane": (rules.Rooms, "keeps", lambda self, bucket: False),
-    "anybody's stage joins": (rules.Rooms, "lets_join", any_stage),
-    "members join past whoever waits": (rules.Rooms, "drain", lambda self, lanes: False),
-    "each member takes a place": (rules, "_gather", count_each),
-    "age counts for nothing": (picking.Aging, "effective", lambda self, priority, queued_at: priority),
-    "nobody takes turns": (choosing, "_turns", lambda sight, ready: None),
-    "who came first is always first": (picking, "in_turn", lambda tenants, turns: sorted(tenants)),
-    "turns are forgotten": (claims, "told", lambda picks: {}),
-    "what a tenant runs in one claim is not counted": (rules.Rooms, "enter", uncounted),
-    "who waits elsewhere never keeps members off": (picking._Side, "drain", lambda self, lanes: False),
+    "one kind of work after the other": (queue_select, "select_jobs", bucket_by_bucket),
+    "the front of the queue is all there is": (queue_select.ClaimSource, "front", three_of_the_front),
+    "nobody joins a full lane": (StageSharing, "accepts_members", lambda self, lanes, queue=0: False),
+    "anybody's stage joins": (StageSharing, "may_join", any_stage),
+    "members join past whoever waits": (StageSharing, "_close", lambda self, lanes: False),
+    "each member takes a place": (rules, "_count_as_one", count_each),
+    "age counts for nothing": (Aging, "effective", lambda self, priority, queued_at: priority),
+    "nobody takes turns": (queue_select, "_turns", lambda source, ready: None),
+    "who came first is always first": (select, "in_turn", lambda tenants, turns: sorted(tenants)),
+    "turns are forgotten": (claims, "last_turns", lambda picks: {}),
+    "what a tenant runs in one claim is not counted": (rules.Capacity, "occupy", uncounted),
+    "who waits elsewhere never keeps members off": (StageSharing, "block", lambda self, lanes, queue=0: False),
 }
 
 

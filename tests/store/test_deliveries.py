@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from headway.engine.client import Client
-from headway.engine.pruner import Pruner
+from headway.engine.client.client import Client
+from headway.engine.maintenance.pruner import Pruner
 from headway.errors import BadInput, NotFound, WrongState
-from headway.model import webhooks as model
-from headway.model.job import NewJob, Options
-from headway.model.outcome import Completed
-from headway.model.plan import NewGroup, NewMember
-from headway.store import deliveries
+from headway.model.groups.group import NewGroup, NewMember
+from headway.model.jobs.job import NewJob, Options
+from headway.model.jobs.outcome import Completed
+from headway.model.webhooks import webhook as model
 from headway.store.db import Tx
+from headway.store.webhooks import deliveries
 from tests.support.life import ADA, BROKEN, FINAL, Life
 from tests.support.pair import Pair
 
@@ -171,7 +171,7 @@ def test_a_transaction_that_is_undone_leaves_no_delivery(life: Life) -> None:
         pass
 
     def work(tx: Tx) -> None:
-        from headway.engine.finish import Ended, finish
+        from headway.engine.worker.finish import Ended, finish
 
         finish(tx, life.worker_id, life.actor(), [Ended(claim, Completed("null"))])
         assert tx.run("pending_endpoints")

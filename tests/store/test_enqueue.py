@@ -15,11 +15,12 @@ from psycopg.rows import dict_row
 
 import headway
 from headway.clock import micros
-from headway.engine.client import Client
+from headway.engine.client.client import Client
+from headway.engine.client.group_commit import LEADER
 from headway.errors import BadInput, Unreachable, WrongState
-from headway.model.outcome import Completed, Stopped
+from headway.model.jobs.outcome import Completed, StoppedByRequest
 from headway.store.db import Tx, open_database
-from headway.store.sqlite import SqliteDatabase
+from headway.store.sqlite.database import SqliteDatabase
 from headway.testing import FrozenClock
 from tests.support.life import ADA, BROKEN, FINAL, HOUR, TASK, Life, raw_connection
 from tests.support.waiting import PATIENCE, at_once, until
@@ -171,7 +172,7 @@ def test_a_key_is_held_by_the_whole_chain(life: Life) -> None:
     life.database.transact("promote", lambda tx: tx.run("promote", actor=ADA.text()))
     claim = life.claim(retry)
     life.client.interrupt(retry)
-    assert life.end(claim, Stopped())
+    assert life.end(claim, StoppedByRequest())
     assert holder() == (retry, False)  # PAUSED
     life.client.resume(retry)
     assert life.run(retry, BROKEN).exhausted
@@ -240,7 +241,7 @@ def test_params_are_frozen_by_the_first_claim(life: Life) -> None:
     assert claim.params == '{"n":2}'
     for step in (
         lambda: life.client.interrupt(job_id),
-        lambda: life.end(claim, Stopped()),
+        lambda: life.end(claim, StoppedByRequest()),
         lambda: life.client.resume(job_id),
     ):
         with pytest.raises(WrongState, match=r"^Cannot modify params after dispatch$") as refusal:
@@ -395,14 +396,13 @@ def test_who_is_interrupted_while_waiting_keeps_nobody_else_waiting(crowd: Life,
     def interrupt() -> None:
         until(lambda: len(crowd.client.intake.shared.wishes) == 1, "that the main thread waits")
         if chosen:
-            with crowd.client.intake.shared.collecting:
-                crowd.client.intake.shared.choose_leader()
+            crowd.client.intake.shared.lead[LEADER] = next(iter(crowd.client.intake.shared.wishes))
         signal.pthread_kill(main, signal.SIGINT)
 
     main = threading.main_thread().ident or 0
     writer = crowd.database.begin("busy")
     first = thread()
-    until(lambda: crowd.client.intake.shared.led and not crowd.client.intake.shared.wishes, "that somebody leads")
+    until(lambda: crowd.client.intake.shared.leader and not crowd.client.intake.shared.wishes, "that somebody leads")
     helper = threading.Thread(target=interrupt, daemon=True)
     helper.start()
     with pytest.raises(KeyboardInterrupt):

@@ -15,24 +15,28 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from headway.clock import micros
-from headway.engine import limits
-from headway.engine.client import Client
-from headway.engine.finish import Ended, finish
-from headway.engine.registry import Registry
+from headway.engine.client import limits
+from headway.engine.client.client import Client
+from headway.engine.tasks.registry import Registry
+from headway.engine.worker.finish import Ended, finish
 from headway.errors import HeadwayError
-from headway.model import lanes as rules
-from headway.model.estimate import Estimate
-from headway.model.job import Claim, Job, NewJob, Options
-from headway.model.outcome import Completed, Lost, Outcome, Stopped
-from headway.model.plan import NewGroup, NewMember
-from headway.model.policies import Concurrency
-from headway.model.retry import RetryPolicy
-from headway.model.states import State
-from headway.model.waiting import Blocker, Explanation
-from headway.store import choosing, claims, groups, queue_reading, reservations, workers
+from headway.model.explain.blockers import Blocker, Explanation
+from headway.model.explain.forecast import Estimate
+from headway.model.groups.group import NewGroup, NewMember
+from headway.model.jobs.job import Claim, JobRecord, NewJob, Options
+from headway.model.jobs.outcome import Completed, Lost, Outcome, StoppedByRequest
+from headway.model.jobs.retry import RetryPolicy
+from headway.model.jobs.states import State
+from headway.model.queue import capacity as rules
+from headway.model.queue.policies import Concurrency
+from headway.store import workers
 from headway.store.db import Database, Tx
-from headway.store.lanes import Lanes
+from headway.store.groups import advance as groups
+from headway.store.queue import claims, queue_views, reservations, select
+from headway.store.queue.lanes import BucketCache
+from tests.support import committed
 from tests.support.life import ADA, FINAL, Life
+from tests.support.properties import examples
 
 T = TypeVar("T")
 EXAMPLES = {"sqlite": 300, "postgres": 60}
@@ -149,7 +153,7 @@ class World:
         wipe(self.database)
         self.people = [Client(self.database, Registry(), actor=ADA, tenant=name) for name in TENANTS]
         self.wishes = wishes
-        self.lanes = Lanes(self.database)
+        self.lanes = BucketCache(self.database)
         self.staff = {self._worker(tasks, slots): (tasks, slots) for tasks, slots in staff}
         self.slots = itertools.count()
         self._policy(Choice(0), Choice(0))
@@ -209,11 +213,11 @@ class World:
         def work(tx: Tx) -> list[Claim]:
             view, _ = claims.lock_and_look(tx, self.lanes, ADA)
             knows = tasks.__contains__
-            return claims.claim(tx, view, self.lanes, worker_id=worker, actor=ADA, knows=knows, slots=taken)
+            return committed.claim(tx, view, self.lanes, worker_id=worker, actor=ADA, knows=knows, slots=taken)
 
         return [claim.job_id for claim in self.transact(work)] if taken else []
 
-    def some(self, choice: Choice, *states: State) -> Job:
+    def some(self, choice: Choice, *states: State) -> JobRecord:
         wanted = ", ".join(str(int(state)) for state in states)
         found = self.sql(f"select id, tenant_id from hw_job where status in ({wanted}) order by id")
         job_id, tenant_id = choice.of(found)
@@ -225,9 +229,9 @@ class World:
         if how == "interrupted":
             self.people[job.tenant_id - 1].interrupt(job.id)
         outcomes: dict[str, Outcome] = {"completed": Completed(), "failed": FINAL, "lost": Lost("gone")}
-        self.finish(job, outcomes.get(how, Stopped()))
+        self.finish(job, outcomes.get(how, StoppedByRequest()))
 
-    def finish(self, job: Job, outcome: Outcome) -> None:
+    def finish(self, job: JobRecord, outcome: Outcome) -> None:
         held = (job.id, job.fence, job.slot or 0, job.task, job.params, job.options, job.attempt, job.ran, 0)
         ended = [Ended(Claim(*held, job.target_id, job.group_id, job.stage), outcome)]
         self.transact(lambda tx: finish(tx, job.worker_id or 0, ADA, ended))
@@ -262,7 +266,7 @@ class World:
 
         def work(tx: Tx) -> None:
             tx.run("claim_lock")
-            (bucket,) = Lanes(self.database).load(tx, [bucket_id])
+            (bucket,) = BucketCache(self.database).load(tx, [bucket_id])
             where: dict[str, Any] = {"lanes": bucket.lanes, "target_id": target_id}
             reservations.add(
                 tx, client.tenant_id, holder=HOLDERS[client.tenant_id], actor=ADA, ttl=micros(y.of((3, 500))), **where
@@ -277,7 +281,7 @@ class World:
     def _grant(self, *_: Choice) -> None:
         def work(tx: Tx) -> None:
             view, _ = claims.lock_and_look(tx, self.lanes, ADA)
-            choosing.settle_reservations(tx, view, self.lanes)
+            select.settle_reservations(tx, view, self.lanes)
 
         self.transact(work)
 
@@ -317,8 +321,8 @@ class World:
         found: dict[int, Any] = {}
         with self.database.read() as tx:
             for client in self.people:
-                for one in queue_reading.queue(tx, client.tenant_id, 200):
-                    explained = queue_reading.explain(tx, client.tenant_id, one.view.job.id)
+                for one in queue_views.queue(tx, client.tenant_id, 200):
+                    explained = queue_views.explain(tx, client.tenant_id, one.view.job.id)
                     # The list says less of a stage that is not open: it does not look into the group.
                     shown = [STAGE if blocker.kind == "stage" else blocker for blocker in explained.blockers]
                     assert shown == one.blockers, (explained, one.blockers)
@@ -350,7 +354,7 @@ def short_burst(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("short_burst")
 def test_a_job_without_blockers_is_claimed_next_and_no_other(life: Life) -> None:
     @settings(
-        max_examples=EXAMPLES[life.database.dialect],
+        max_examples=examples(EXAMPLES[life.database.dialect]),
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
@@ -369,7 +373,7 @@ def test_a_job_without_blockers_is_claimed_next_and_no_other(life: Life) -> None
 
 def explain(life: Life, job_id: int, tenant_id: int = 1) -> Explanation:
     with life.database.read() as tx:
-        return queue_reading.explain(tx, tenant_id, job_id)
+        return queue_views.explain(tx, tenant_id, job_id)
 
 
 def claim(life: Life, count: int = 1) -> list[int]:
@@ -405,10 +409,10 @@ def test_pauses_of_everybody_of_the_queue_and_of_a_target(life: Life) -> None:
     life.client.pause_queue(note="the disk")
     life.client.pause_target("desk-1", note="painted")
     assert explain(life, job_id).blockers == (
-        Blocker("paused", "all queues are paused; headway queue resume --all lets it go on", since=since, until=until),
-        Blocker("paused", "the queue is paused: the disk; headway queue resume lets it go on", since=since),
+        Blocker("paused", "all queues are paused; resume it with headway queue resume --all", since=since, until=until),
+        Blocker("paused", "the queue is paused: the disk; resume it with headway queue resume", since=since),
         Blocker(
-            "paused", "the target desk-1 is paused: painted; headway targets resume desk-1 lets it go on", since=since
+            "paused", "the target desk-1 is paused: painted; resume it with headway targets resume desk-1", since=since
         ),
     )
 
@@ -424,9 +428,9 @@ def test_resources_reservations_and_other_tenants(life: Life) -> None:
     for tenant_id in (1, 2):
         reserve(life, tenant_id, "gpu")
     assert explain(life, waiting).blockers == (
-        Blocker("resource", "the resource gpu is full: 1 of 1 run", "another tenant", since),
-        Blocker("reservation", "gpu is reserved: it goes first", "ann, reservation 1", since, until),
-        Blocker("reservation", "gpu is reserved: it goes first", "another tenant", since, until),
+        Blocker("resource", "the resource gpu is full: 1 of 1 run", "a job of another tenant", since),
+        Blocker("reservation", "gpu is reserved: the reservation goes first", "ann, reservation 1", since, until),
+        Blocker("reservation", "gpu is reserved: the reservation goes first", "another tenant", since, until),
     )
 
 
@@ -517,8 +521,8 @@ class Clockwork(World):
         found: dict[int, int | None] = {}
         with self.database.read() as tx:
             for client in self.people:
-                for one in queue_reading.queue(tx, client.tenant_id, 200):
-                    expected = queue_reading.explain(tx, client.tenant_id, one.view.job.id).start_estimate
+                for one in queue_views.queue(tx, client.tenant_id, 200):
+                    expected = queue_views.explain(tx, client.tenant_id, one.view.job.id).start_estimate
                     assert expected is None or expected.p50 == expected.p90
                     found[one.view.job.id] = None if expected is None else expected.p50
         return found
@@ -529,7 +533,9 @@ before = st.tuples(st.sampled_from(["claim", "enqueue", "move", "advance", "limi
 
 
 def test_jobs_start_when_the_estimate_says(life: Life) -> None:
-    @settings(max_examples=EXAMPLES[life.database.dialect], deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=examples(EXAMPLES[life.database.dialect]), deadline=None, suppress_health_check=list(HealthCheck)
+    )
     @given(staffs, policies, st.lists(enqueues, min_size=3, max_size=8), st.lists(before, max_size=6))
     def check(staff: Any, wished: Concurrency, made: list[Deed], done: list[Deed]) -> None:
         world = Clockwork(life, staff, [wished])
@@ -577,8 +583,8 @@ def explaining(url: str, count: int) -> int:
             connection.trace_v2(
                 apsw.SQLITE_TRACE_PROFILE, lambda event: steps.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"])
             )
-            far = queue_reading.explain(tx, client.tenant_id, 1000 + count - 1)
-            near = queue_reading.queue(tx, client.tenant_id)
+            far = queue_views.explain(tx, client.tenant_id, 1000 + count - 1)
+            near = queue_views.queue(tx, client.tenant_id)
             connection.trace_v2(0, None)
         assert (far.rank, far.blockers[-1].kind, near[0].view.rank) == (None, "behind", 1)
         return sum(steps)

@@ -8,16 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from headway.engine import notes
-from headway.engine.notes import Pending
-from headway.engine.registry import Registry
-from headway.engine.sink import JobSink
-from headway.engine.worker import Wishes, Worker
+from headway.engine.tasks.registry import Registry
+from headway.engine.worker import report_buffer
+from headway.engine.worker.config import WorkerConfig
+from headway.engine.worker.report_buffer import BufferedReports
+from headway.engine.worker.worker import Worker
 from headway.errors import LeaseLost
-from headway.model.job import Claim
-from headway.model.outcome import Completed, Failed, FailureKind, Interrupted, Lost, Outcome, Skipped, Stopped
-from headway.store import reports
+from headway.model.jobs.job import Claim
+from headway.model.jobs.outcome import (
+    Completed,
+    Failed,
+    FailureKind,
+    Interrupted,
+    Lost,
+    Outcome,
+    Skipped,
+    StoppedByRequest,
+)
 from headway.store.db import Tx
+from headway.store.jobs import reports
 from tests.support.life import BROKEN, Life
 from tests.support.waiting import at_once
 
@@ -26,7 +35,7 @@ OUTCOMES: list[Outcome] = [
     Completed(exit_code=0),
     Skipped("late"),
     Failed(FailureKind.EXCEPTION, "late"),
-    Stopped(),
+    StoppedByRequest(),
     Interrupted(),
     Lost("late"),
 ]
@@ -55,8 +64,8 @@ class Zombie:
         return found
 
     def _note(self, **reported: object) -> bool:
-        pending = [Pending(self.claim, **reported)]  # type: ignore[arg-type]
-        return not self.life.database.transact("notes", lambda tx: notes.store(tx, self.worker_id, pending))
+        pending = [BufferedReports(self.claim, **reported)]  # type: ignore[arg-type]
+        return not self.life.database.transact("notes", lambda tx: report_buffer.store(tx, self.worker_id, pending))
 
     def _fenced(self, save: Callable[[Tx], object]) -> bool:
         def work(tx: Tx) -> None:
@@ -116,7 +125,7 @@ def of_the_future(life: Life) -> Zombie:
 def cancelled(life: Life) -> Zombie:
     claim = life.claim(life.enqueue())
     life.client.cancel(claim.job_id)
-    assert life.end(claim, Stopped())
+    assert life.end(claim, StoppedByRequest())
     return Zombie(life, claim, life.worker_id)
 
 
@@ -173,7 +182,7 @@ def test_under_the_right_fence_everything_lands(shared_life: Life) -> None:
 
 def test_good_and_stale_ends_of_one_batch_do_not_disturb_each_other(shared_life: Life) -> None:
     """The worker ends many in one transaction; each is fenced by itself."""
-    from headway.engine.finish import Ended, finish
+    from headway.engine.worker.finish import Ended, finish
 
     life = shared_life
     good = [life.claim(life.enqueue()) for _ in range(4)]
@@ -195,7 +204,7 @@ def test_good_and_stale_ends_of_one_batch_do_not_disturb_each_other(shared_life:
 
 def test_a_zombie_whose_job_was_pruned_meanwhile_is_only_late(life: Life) -> None:
     """It must not keep the rest of its worker's batch from being recorded."""
-    from headway.engine.pruner import Pruner
+    from headway.engine.maintenance.pruner import Pruner
 
     zombie = cancelled(life)
     life.clock.advance(100)
@@ -209,11 +218,11 @@ def test_a_zombie_whose_job_was_pruned_meanwhile_is_only_late(life: Life) -> Non
 
 def test_the_sink_of_a_worker_rejects_records_and_stops(life: Life) -> None:
     """The same through the worker's own way of writing checkpoints."""
-    worker = Worker(life.database, Registry(), Wishes(slots=1))
+    worker = Worker(life.database, Registry(), WorkerConfig(slots=1))
     life.database.transact("register", worker._register)
     try:
         claim = life.claim(life.enqueue(), worker_id=worker.who.id)
-        sink = JobSink(worker, claim)
+        sink = worker.starter.sink_of(claim)
         sink.checkpoint('{"page":1}')
         assert life.end(claim, Lost("gone"), worker_id=worker.who.id)
         for _ in range(2):
@@ -234,7 +243,7 @@ def test_fences_rise_with_every_claim_of_a_job_and_its_run_stays_one(shared_life
         claim = life.claim(job_id)
         assert claim.fence == fence
         life.client.interrupt(job_id)
-        assert life.end(claim, Stopped())
+        assert life.end(claim, StoppedByRequest())
         life.client.resume(job_id)
     assert life.sql(f"select count(*) from hw_run where job_id = {job_id}") == [(1,)]
     fences = life.sql(f"select fence from hw_event where thing_id = {job_id} and kind = 'job.claimed' order by version")
@@ -247,7 +256,7 @@ def test_files_of_an_earlier_claim_are_named_by_the_run_that_a_later_one_complet
     facts = {"name": "story.md", "size": 1, "sha256": "00", "path": "00/00"}
     life.database.transact("attach", lambda tx: tx.run("add_artifact", job_id=job_id, **facts))
     life.client.interrupt(job_id)
-    assert life.end(claim, Stopped())
+    assert life.end(claim, StoppedByRequest())
     life.client.resume(job_id)
     assert life.end(life.claim(job_id), Completed())
     assert life.sql(f"select artifacts from hw_run where job_id = {job_id}") == [('["story.md"]',)]

@@ -11,6 +11,7 @@ import psutil
 import psycopg
 import pytest
 
+from tests.support.deadlines import read_line
 from tests.support.life import Life, raw_connection
 from tests.support.postgres import fresh_database
 from tests.support.templates import make_template
@@ -121,7 +122,7 @@ def test_a_killed_owner_leaves_no_server_and_no_data(scratch: Path) -> None:
         text=True,
     ) as owner:
         assert owner.stdout is not None
-        dsn = owner.stdout.readline().strip()
+        dsn = read_line(owner.stdout).strip()
         with psycopg.connect(dsn) as connection:
             assert connection.execute("show fsync").fetchone() == ("on",)
         [keeper] = [child for child in psutil.Process(owner.pid).children() if "-P" in child.cmdline()]

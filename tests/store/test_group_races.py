@@ -10,17 +10,19 @@ from functools import partial
 
 import pytest
 
-from headway.engine import limits, notes
-from headway.engine.finish import Ended
-from headway.engine.finish import finish as finish_claims
-from headway.engine.recovery import Recovery
-from headway.engine.registry import Registry
-from headway.engine.worker import Wishes, Worker
+from headway.engine.client import limits
+from headway.engine.maintenance.recovery import Recovery
+from headway.engine.tasks.registry import Registry
+from headway.engine.worker import report_buffer
+from headway.engine.worker.config import WorkerConfig
+from headway.engine.worker.finish import Ended
+from headway.engine.worker.finish import finish as finish_claims
+from headway.engine.worker.worker import Worker
 from headway.errors import WrongState
-from headway.model.job import SYSTEM, Claim
-from headway.model.outcome import Completed, Outcome, Stopped
-from headway.model.policies import Concurrency
-from headway.store.groups import lock_all, members
+from headway.model.jobs.job import SYSTEM, Claim
+from headway.model.jobs.outcome import Completed, Outcome, StoppedByRequest
+from headway.model.queue.policies import Concurrency
+from headway.store.groups.advance import lock_all, members
 from headway.verify import check
 from tests.support.life import BROKEN, Life
 from tests.support.pair import Pair
@@ -90,7 +92,7 @@ def test_the_end_of_a_stage_meets_a_cancel_of_the_group(pair: Pair) -> None:
     made = make(pair, "a", "b")
     claim = pair.claim(job_of(pair, made, "a"))
     with pair.open_at("cancel_group:commit", lambda: pair.client.groups.cancel(made)):
-        second = pair.waiting(lambda: pair.end(claim, Stopped()))
+        second = pair.waiting(lambda: pair.end(claim, StoppedByRequest()))
     assert second.result(PATIENCE)
     assert states(pair, made) == {"a": "CANCELLED", "b": "CANCELLED"}
     assert group(pair, made).status == "CANCELLED"
@@ -167,13 +169,13 @@ def test_a_worker_that_reports_and_ends_does_not_cross_a_cancel_of_the_group(pai
 def turn(pair: Pair, reports: Claim, ends: Claim) -> list[Claim]:
     """As a worker does it: reports and ends in one transaction."""
     registry = Registry()
-    worker = Worker(pair.database, registry, Wishes(slots=2))
-    worker.who, worker.actor = replace(worker.who, id=pair.worker_id), pair.actor()
-    report = notes.Pending(reports, progress=(1.0, 2.0, "half"))
-    lost: list[Claim] = []
-    pair.database.transact("turn", lambda tx: worker._write(tx, [Ended(ends, Completed())], [report], [], lost, set()))
+    worker = Worker(pair.database, registry, WorkerConfig(slots=2))
+    worker.lease.who, worker.lease.actor = replace(worker.who, id=pair.worker_id), pair.actor()
+    report = report_buffer.BufferedReports(reports, progress=(1.0, 2.0, "half"))
+    turn = worker.make_turn(ended=[Ended(ends, Completed())], reports=[report])
+    pair.database.transact("turn", turn.write)
     worker.waiter.close()
-    return lost
+    return turn.lost
 
 
 def test_who_ends_several_groups_locks_what_waits_for_them_in_order(pair: Pair) -> None:

@@ -11,19 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from headway.engine import limits
-from headway.engine.pruner import Pruner
-from headway.engine.recovery import Recovery
+from headway.engine.client import limits
+from headway.engine.maintenance.pruner import Pruner
+from headway.engine.maintenance.recovery import Recovery
 from headway.errors import BadInput, NotFound, WrongState
-from headway.model.job import SYSTEM
-from headway.model.outcome import Completed, Failed, FailureKind, Interrupted, Lost, Skipped, Stopped
-from headway.model.plan import Member, NewGroup, Verdict
-from headway.model.policies import Concurrency
-from headway.model.states import State
-from headway.store import plans_reading, queue_reading
+from headway.model.groups.group import Member, NewGroup, Verdict
+from headway.model.jobs.job import SYSTEM
+from headway.model.jobs.outcome import Completed, Failed, FailureKind, Interrupted, Lost, Skipped, StoppedByRequest
+from headway.model.jobs.states import State
+from headway.model.queue.policies import Concurrency
 from headway.store.db import Row, Tx
-from headway.store.postgres import PostgresTx
-from headway.store.sqlite import SqliteTx
+from headway.store.groups import views as group_views
+from headway.store.postgres.transaction import PostgresTx
+from headway.store.queue import queue_views
+from headway.store.sqlite.transaction import SqliteTx
 from headway.verify import check
 from tests.support.life import BROKEN, Life
 from tests.support.plans import finish, group, group_events, job_of, make, member, new_group, states
@@ -201,8 +202,8 @@ def test_a_held_member_holds_its_group_until_a_person_decides(life: Life) -> Non
 def held_by(life: Life, group_id: int) -> list[str]:
     """As the page of the group and the list of groups tell it."""
     with life.database.read() as tx:
-        seen = plans_reading.group_view(tx, life.client.tenant_id, group_id)
-        page = plans_reading.groups_page(tx, life.client.tenant_id)
+        seen = group_views.group_view(tx, life.client.tenant_id, group_id)
+        page = group_views.groups_page(tx, life.client.tenant_id)
     (listed,) = [view for view in page.items if view.group.id == group_id]
     assert listed.held_by == seen.held_by
     return [step.step for step in seen.held_by]
@@ -290,7 +291,7 @@ def test_cancelling_a_group(life: Life) -> None:
     life.client.groups.cancel(made)
     assert states(life, made) == {"a": "RUNNING", "b": "COMPLETED", "c": "CANCELLED", "d": "CANCELLED"}
     assert group(life, made).status == "RUNNING"
-    assert life.end(running, Stopped())
+    assert life.end(running, StoppedByRequest())
     assert states(life, made)["a"] == "CANCELLED"
     assert group(life, made).status == "CANCELLED"
     with pytest.raises(WrongState, match="already ended"):
@@ -307,7 +308,7 @@ def test_members_are_cancelled_together_whatever_they_wait_for(life: Life) -> No
     runs = life.claim(job_of(life, made, "runs"))
     for step in ("pauses", "resumed"):
         life.client.interrupt(life.claim(job_of(life, made, step)).job_id)
-        assert life.end(life.held(job_of(life, made, step)), Stopped())
+        assert life.end(life.held(job_of(life, made, step)), StoppedByRequest())
     life.client.resume(job_of(life, made, "resumed"))
     with counting(life) as calls:
         life.client.groups.cancel(made)
@@ -321,7 +322,7 @@ def test_members_are_cancelled_together_whatever_they_wait_for(life: Life) -> No
     assert life.run_status(waited.id) == "no run"
     for step in ("pauses", "resumed"):
         assert life.run_status(job_of(life, made, step)) is State.FAILED
-    assert life.end(runs, Stopped())
+    assert life.end(runs, StoppedByRequest())
     assert group(life, made).status == "CANCELLED"
 
 
@@ -387,7 +388,10 @@ def test_an_edit_may_name_results_too(life: Life) -> None:
 
 @pytest.mark.parametrize(
     ("params", "words"),
-    [('{"x":{"$result":"nobody"}}', "no step is named 'nobody'"), ('{"x":{"$result":"b"}}', "does not come before")],
+    [
+        ('{"x":{"$result":"nobody"}}', "no step is named 'nobody'"),
+        ('{"x":{"$result":"b"}}', "is not in an earlier stage"),
+    ],
 )
 def test_a_result_that_will_not_be_there_is_refused(life: Life, params: str, words: str) -> None:
     members = (member(life, 0, "a"), member(life, 1, "b", params=params))
@@ -532,9 +536,9 @@ def test_a_retry_shows_what_it_links_to(life: Life) -> None:
         finish(life, made, step, outcome)
     again = life.client.groups.retry(made)
     with life.database.read() as tx:
-        seen = plans_reading.group_view(tx, life.client.tenant_id, again)
-        page = plans_reading.groups_page(tx, life.client.tenant_id, limit=1)
-        rest = plans_reading.groups_page(tx, life.client.tenant_id, limit=1, cursor=page.next)
+        seen = group_views.group_view(tx, life.client.tenant_id, again)
+        page = group_views.groups_page(tx, life.client.tenant_id, limit=1)
+        rest = group_views.groups_page(tx, life.client.tenant_id, limit=1, cursor=page.next)
     assert [(s.step, s.status.name, s.linked) for s in seen.steps] == [
         ("a", "COMPLETED", True),
         ("b", "QUEUED", False),
@@ -564,7 +568,7 @@ def test_a_page_of_groups_says_what_their_own_pages_say(life: Life) -> None:
         finish(life, fails, f"s{n}", BROKEN)
     make(life, "waits", after_id=chain)
     with counting(life) as calls, life.database.read() as tx:
-        page = plans_reading.groups_page(tx, life.client.tenant_id)
+        page = group_views.groups_page(tx, life.client.tenant_id)
     assert {name: count for name, count in calls.items() if name != "notify_others"} == {
         "groups_before": 1,
         "pin_plans": 1,
@@ -573,21 +577,21 @@ def test_a_page_of_groups_says_what_their_own_pages_say(life: Life) -> None:
     }
     with life.database.read() as tx:
         for listed in page.items:
-            one = plans_reading.group_view(tx, life.client.tenant_id, listed.group.id)
+            one = group_views.group_view(tx, life.client.tenant_id, listed.group.id)
             assert (listed.counts, listed.started_at) == (one.counts, one.started_at)
             assert listed.held_by == one.held_by
             assert listed.failed == one.failed[:4]
     assert [len(view.failed) for view in page.items] == [0, 4, 0, 0, 2]
     with life.database.read() as tx:
-        assert plans_reading.groups_page(tx, life.client.tenant_id, kind="execution").items == []
+        assert group_views.groups_page(tx, life.client.tenant_id, kind="execution").items == []
 
 
 def test_a_step_that_waits_says_for_whom(life: Life) -> None:
     made = make(life, "a b", "c")
     behind = make(life, "a", after_id=made)
     with life.database.read() as tx:
-        (waits,) = queue_reading.explain(tx, life.client.tenant_id, job_of(life, made, "c")).blockers
-        (follows,) = queue_reading.explain(tx, life.client.tenant_id, job_of(life, behind, "a")).blockers
+        (waits,) = queue_views.explain(tx, life.client.tenant_id, job_of(life, made, "c")).blockers
+        (follows,) = queue_views.explain(tx, life.client.tenant_id, job_of(life, behind, "a")).blockers
     one, other = (job_of(life, made, step) for step in "ab")
     assert (waits.kind, waits.by) == ("stage", f"job {one} (a, QUEUED), job {other} (b, QUEUED)")
     assert waits.detail == f"its stage is not open yet: stage 1 of group {made} has not ended"
@@ -677,7 +681,7 @@ def test_a_retry_does_not_keep_a_cancelled_group_open(life: Life) -> None:
     running = life.claim(job_of(life, made, "b"))
     life.client.groups.cancel(made)
     assert life.client.retry(job_of(life, made, "a")).group_id is None
-    assert life.end(running, Stopped())
+    assert life.end(running, StoppedByRequest())
     assert group(life, made).status == "CANCELLED"
 
 

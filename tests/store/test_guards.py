@@ -9,7 +9,8 @@ import apsw
 import psycopg
 import pytest
 
-from headway.model.outcome import Stopped
+from headway.model.jobs.outcome import StoppedByRequest
+from tests.support import committed
 from tests.support.life import Life, raw_connection
 
 REFUSED = (apsw.ConstraintError, psycopg.IntegrityError)
@@ -153,12 +154,11 @@ def test_one_running_job_per_slot(shared_life: Life, raw: Any) -> None:
     refuse(life, raw, f"update hw_job set slot = {slot} where id = {other}", "(?i)unique")
     # When the first has ended its slot is free.
     life.client.cancel(one)
-    assert life.end(life.held(one), Stopped())
+    assert life.end(life.held(one), StoppedByRequest())
     raw.execute(f"update hw_job set slot = {slot} where id = {other}")
 
 
 def test_a_claim_into_a_taken_slot_fails_as_a_whole(shared_life: Life) -> None:
-    from headway.store import claims
 
     life = shared_life
     running, one, other = life.in_state("RUNNING"), life.enqueue(), life.enqueue()
@@ -166,7 +166,7 @@ def test_a_claim_into_a_taken_slot_fails_as_a_whole(shared_life: Life) -> None:
     before = life.everything()
     with pytest.raises(REFUSED):
         life.database.transact(
-            "claim", lambda tx: claims.take(tx, life.worker_id, life.actor(), [one, other], [slot + 5000, slot])
+            "claim", lambda tx: committed.take(tx, life.worker_id, life.actor(), [one, other], [slot + 5000, slot])
         )
     assert life.everything() == before
     assert life.claim(one).fence == 1

@@ -9,19 +9,22 @@ from typing import Any
 
 import pytest
 
-from headway.engine.client import Client
-from headway.engine.groups import Groups
-from headway.engine.schedules import Schedules
-from headway.engine.sessions import Sessions
-from headway.engine.templates import Templates
-from headway.engine.tokens import Tokens
-from headway.engine.webhooks import Webhooks
+from headway.engine.client.client import Client
+from headway.engine.client.groups import Groups
+from headway.engine.client.schedules import Schedules
+from headway.engine.client.sessions import Sessions
+from headway.engine.client.templates import Templates
+from headway.engine.client.tokens import Tokens
+from headway.engine.client.webhooks import Webhooks
 from headway.errors import NotFound
-from headway.model import verbs
-from headway.store import plans_reading, queue_reading, reading, schedules, targets
+from headway.model.jobs import actions as verbs
 from headway.store.db import Tx
-from headway.store.pages import Filters
-from headway.store.wall import walled
+from headway.store.groups import views as group_views
+from headway.store.jobs import views as job_views
+from headway.store.paging import Filters
+from headway.store.postgres.row_security import walled
+from headway.store.queue import queue_views, targets
+from headway.store.schedules import schedules
 from tests.support.life import Life
 from tests.support.tenants import Things, add_tenant, furnish
 
@@ -57,6 +60,7 @@ FOREIGN: dict[tuple[type, str], Call] = {
     (Schedules, "backfill"): lambda c, t: c.schedules.backfill(t.schedule, 0, 1),
     (Schedules, "get"): lambda c, t: c.schedules.get(t.schedule),
     (Schedules, "ticks"): lambda c, t: c.schedules.ticks(t.schedule),
+    (Schedules, "reset"): lambda c, t: c.schedules.reset(t.schedule),
     (Schedules, "preview"): lambda c, t: c.schedules.preview(t.schedule),
     (Templates, "edit"): lambda c, t: c.templates.edit(t.template, priority=3),
     (Templates, "archive"): lambda c, t: c.templates.archive(t.template),
@@ -79,12 +83,14 @@ FOREIGN: dict[tuple[type, str], Call] = {
 HARMLESS = {
     *(
         (Client, name)
-        for name in ("sibling", "keyed", "recall", "known_task", "enqueue", "enqueue_many", "enqueue_alike")
+        for name in ("sibling", "keyed", "recall", "transact", "known_task", "enqueue", "enqueue_many", "enqueue_alike")
     ),
-    *((Client, name) for name in ("enqueue_on", "pause_queue", "resume_queue")),
+    *((Client, name) for name in ("enqueue_on", "pause_queue", "resume_queue", "check_secrets")),
+    (Sessions, "cookie_key"),  # one for the installation
     *((kind, "create") for kind in (Groups, Schedules, Templates, Tokens, Webhooks)),
     *((kind, "list") for kind in (Schedules, Templates, Tokens, Webhooks)),
     (Schedules, "check"),
+    (Schedules, "may_define"),  # it takes a schedule that the client has read
     (Tokens, "find"),
     (Tokens, "visitor"),
     *((Sessions, name) for name in ("begin", "visitor", "end")),  # they are shown a secret, and no number
@@ -94,12 +100,12 @@ HARMLESS = {
 }
 Look = Callable[[Tx, int, Things], object]
 LOOKS: dict[str, Look] = {
-    "view": lambda tx, me, t: reading.view(tx, me, t.done),
-    "explain": lambda tx, me, t: queue_reading.explain(tx, me, t.queued),
-    "last_of_chain": lambda tx, me, t: reading.last_of_chain(tx, me, t.failed),
+    "view": lambda tx, me, t: job_views.view(tx, me, t.done),
+    "explain": lambda tx, me, t: queue_views.explain(tx, me, t.queued),
+    "last_of_chain": lambda tx, me, t: job_views.last_of_chain(tx, me, t.failed),
     "target": lambda tx, me, t: targets.shown(tx, me, t.target),
-    "group_view": lambda tx, me, t: plans_reading.group_view(tx, me, t.group),
-    "execution": lambda tx, me, t: plans_reading.group_view(tx, me, t.execution, "execution"),
+    "group_view": lambda tx, me, t: group_views.group_view(tx, me, t.group),
+    "execution": lambda tx, me, t: group_views.group_view(tx, me, t.execution, "execution"),
     "schedule": lambda tx, me, t: schedules.find(tx, me, t.schedule),
 }
 
@@ -157,14 +163,14 @@ def test_lists_have_only_what_is_ones_own(shared_life: Life, mine: tuple[Client,
         client.database = walled(shared_life.database, client.tenant_id)
     tenant_id = client.tenant_id
     with client.database.read() as tx:
-        jobs = reading.list_jobs(tx, tenant_id, Filters(), 200).items
-        runs = reading.list_runs(tx, tenant_id, Filters(), 200).items
-        found = plans_reading.groups_page(tx, tenant_id).items
-        executions = plans_reading.groups_page(tx, tenant_id, kind="execution").items
+        jobs = job_views.list_jobs(tx, tenant_id, Filters(), 200).items
+        runs = job_views.list_runs(tx, tenant_id, Filters(), 200).items
+        found = group_views.groups_page(tx, tenant_id).items
+        executions = group_views.groups_page(tx, tenant_id, kind="execution").items
         desks = targets.listed(tx, tenant_id).items
-        counted = reading.counts(tx, tenant_id, since=0)
+        counted = job_views.counts(tx, tenant_id, since=0)
     with client.database.beyond().read() as tx:  # why a job waits depends on everybody's
-        queue = queue_reading.queue(tx, tenant_id, 200)
+        queue = queue_views.queue(tx, tenant_id, 200)
     assert {one.job.tenant_id for one in jobs} == {tenant_id}
     assert {one.tenant_id for one in runs} == {tenant_id}
     assert [one.group.id for one in found] == [own.failed_group, own.group]

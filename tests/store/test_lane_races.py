@@ -21,19 +21,21 @@ import psycopg
 import pytest
 
 from headway.app import App
-from headway.engine import limits
-from headway.engine.finish import Ended, finish
-from headway.engine.registry import Registry, make_spec
-from headway.engine.worker import LOCKED_SECONDS, Wishes, Worker
+from headway.engine.client import limits
+from headway.engine.tasks.registry import Registry, make_spec
+from headway.engine.worker.claim_strategy import LOCKED_SECONDS
+from headway.engine.worker.config import WorkerConfig
+from headway.engine.worker.finish import Ended, finish
+from headway.engine.worker.worker import Worker
 from headway.errors import BadInput, NotFound, WrongState
-from headway.model.job import Claim, Options
-from headway.model.outcome import Completed, Interrupted, Outcome
-from headway.model.policies import Concurrency
-from headway.model.retry import RetryPolicy
-from headway.store import choosing, claim_view, claims, reservations
+from headway.model.jobs.job import Claim, Options
+from headway.model.jobs.outcome import Completed, Interrupted, Outcome
+from headway.model.jobs.retry import RetryPolicy
+from headway.model.queue.policies import Concurrency
 from headway.store.db import Tx
-from headway.store.lanes import Lanes, resources
-from headway.store.postgres import PostgresDatabase
+from headway.store.postgres.database import PostgresDatabase
+from headway.store.queue import claim_snapshot, claims, reservations, select
+from headway.store.queue.lanes import BucketCache, resources
 from headway.verify import check
 from tests.support.life import ADA, BROKEN, FINAL, Life
 from tests.support.pair import Pair
@@ -69,14 +71,14 @@ def locked(pair: Pair, job_id: int) -> Iterator[None]:
 def reserve(pair: Life, *, lanes: list[int] | None = None, target: str | None = None) -> int:
     """A direct call that asks for its place, and looks at once whether it has it."""
     target_id = None if target is None else pair.client.lanes.target(pair.client.tenant_id, target)
-    known = Lanes(pair.database)
+    known = BucketCache(pair.database)
 
     def work(tx: Tx) -> int:
         claims.lock_and_look(tx, known, ADA)
         number = reservations.add(
             tx, pair.client.tenant_id, lanes=lanes or [], target_id=target_id, holder="call", actor=ADA, worker_id=7
         )
-        choosing.settle_reservations(tx, claim_view.look(tx), known)
+        select.settle_reservations(tx, claim_snapshot.look(tx), known)
         return number
 
     return pair.database.transact("reserve", work)
@@ -351,7 +353,7 @@ def release(pair: Life, number: int) -> None:
 # --- limits and policies ---
 
 
-def adopt(pair: Pair, **wishes: Any) -> limits.Settled:
+def adopt(pair: Pair, **wishes: Any) -> limits.SettledLimits:
     return limits.settle(pair.database, Concurrency(**wishes), {}, actor=ADA, adopt=True)
 
 
@@ -402,10 +404,10 @@ def test_a_lane_is_not_left_empty_because_somebody_has_the_first_job_in_hand(pai
     pair.set_limit(1)
     registry = Registry()
     registry.add(make_spec(story, name="ash", isolation=None, options=Options(), priority=0))
-    worker = Worker(pair.database, registry, Wishes(slots=2))
+    worker = Worker(pair.database, registry, WorkerConfig(slots=2))
     pair.database.transact("register", worker._register)
     first, second = pair.enqueue(task="ash"), pair.enqueue(task="ash")
-    worker.async_runner = Mock()  # what is claimed is not run here
+    worker.pool.async_runner = Mock()  # what is claimed is not run here
     with locked(pair, first):
         assert pair.pool.submit(worker.tick).result(PATIENCE) == 0.0
         assert running(pair) == []
@@ -530,13 +532,13 @@ class Storm:
         """A worker: ends what it has, one way or another, and claims again."""
         rng = random.Random(seed)
         with Life(self.url, database=Counting(self.url)) as life:
-            lanes, held = Lanes(life.database), list[Claim]()
+            lanes, held = BucketCache(life.database), list[Claim]()
             while not self.over.is_set():
-                held = life.database.transact("turn", lambda tx, held=held: self._turn(life, tx, lanes, held, rng))  # type: ignore[misc]
+                held = life.database.transact("turn", self._turn, life, lanes, held, rng)
                 self.deeds["claimed"] += len(held)
             life.database.transact("finish", lambda tx: self._end(life, tx, held, rng))
 
-    def _turn(self, life: Life, tx: Tx, lanes: Lanes, held: list[Claim], rng: random.Random) -> list[Claim]:
+    def _turn(self, tx: Tx, life: Life, lanes: BucketCache, held: list[Claim], rng: random.Random) -> list[Claim]:
         tx.run("pin_plans")
         self._end(life, tx, held, rng)
         return life.claim_in(tx, list(range(rng.randint(1, 4))), lanes=lanes)
@@ -650,7 +652,7 @@ def test_workers_and_people_in_a_storm_keep_every_limit_and_never_lock_each_othe
 
 def everything_ends(life: Life) -> None:
     """Nothing was left closed: when people decide and workers work, every job comes to its end."""
-    lanes = Lanes(life.database)
+    lanes = BucketCache(life.database)
     for (job_id,) in life.sql("select id from hw_job where status in (4, 5)"):
         life.client.resolve(job_id)
     for (job_id,) in life.sql("select id from hw_job where status = 0"):

@@ -10,20 +10,20 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from headway.engine.recovery import Recovery
+from headway.engine.maintenance.recovery import Recovery
 from headway.errors import Refused
-from headway.model.outcome import Completed
+from headway.model.jobs.outcome import Completed
 from headway.store import workers
 from headway.store.db import Database, Row, Tx, open_database
-from headway.store.migrate import _apply, migrate, refuse_newer, versions
-from headway.store.sqlite import SqliteDatabase
+from headway.store.migrations import _apply, migrate, refuse_newer, versions
+from headway.store.sqlite.database import SqliteDatabase
 from tests.support.life import Life, raw_connection
 from tests.support.waiting import at_once
 
 MIGRATE = """
 import sys
 from headway.store.db import open_database
-from headway.store.migrate import migrate
+from headway.store.migrations import migrate
 sys.stdin.readline()
 database = open_database(sys.argv[1])
 print(migrate(database), flush=True)

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headway.engine.client import Client
+from headway.engine.client.client import Client
 from headway.errors import BadInput, NotFound, WrongState
-from headway.model.job import Claim
-from headway.model.outcome import Stopped
+from headway.model.jobs.job import Claim
+from headway.model.jobs.outcome import StoppedByRequest
 from tests.support.life import ADA, FINAL, Life
+from tests.support.properties import examples as times
 
 _tenants = itertools.count()
 
@@ -115,7 +116,7 @@ class Queue:
                 self.client.retry(job_id)
             else:
                 self.client.interrupt(job_id)
-                self.life.end(claim, Stopped())
+                self.life.end(claim, StoppedByRequest())
                 self.client.resume(job_id)
         self.away.clear()
         self.adopt()
@@ -161,7 +162,7 @@ def play(life: Life, priorities: list[int], squeeze: int | None, todo: list[tupl
 def test_any_moves_give_the_order_of_a_plain_list(shared_life: Life) -> None:
     examples = 250 if shared_life.database.dialect == "sqlite" else 60
 
-    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=times(examples), deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.lists(st.sampled_from([0, 7]), min_size=2, max_size=8), st.sampled_from([None, 1, 0, 2]), steps)
     def any_moves(priorities: list[int], squeeze: int | None, todo: list[tuple[Any, ...]]) -> None:
         play(shared_life, priorities, squeeze, todo)

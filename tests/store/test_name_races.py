@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from headway.engine.registry import make_spec
+from headway.engine.tasks.registry import make_spec
 from headway.errors import BadInput, WrongState
-from headway.model.job import Options
+from headway.model.jobs.job import Options
 from tests.support.life import Life
 from tests.support.pair import Pair
 from tests.support.schedules import Clockwork

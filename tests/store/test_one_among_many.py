@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
-from headway.model.states import State
-from headway.store import beginnings, deliveries_reading, pages, reading, records
+from headway.model.jobs.states import State
+from headway.store import paging
 from headway.store.db import Tx
-from headway.store.pages import Filters, Page
-from headway.store.wall import walled
+from headway.store.jobs import history, starts
+from headway.store.jobs import views as job_views
+from headway.store.paging import Filters, Page
+from headway.store.postgres.row_security import walled
+from headway.store.webhooks import delivery_views
 from tests.support.life import Life
 from tests.support.tenants import add_tenant
 
@@ -46,22 +49,22 @@ def test_who_owns_one_row_of_many_reads_no_further_than_others(
     period = Filters(since=BEGAN + 4 * hour, until=BEGAN + 6 * hour)
     failed = Filters(frozenset({State.FAILED}), until=period.until)
     reads: dict[str, Callable[[Tx], Page[Any]]] = {
-        "history": lambda tx: records.list_records(tx, other),
-        "history of a time": lambda tx: records.list_records(tx, other, period),
-        "failures": lambda tx: Page(list(records.latest_failures(tx, other).failures)),
-        "failed before a time": lambda tx: records.list_records(tx, other, failed),
-        "jobs": lambda tx: reading.list_jobs(tx, other),
-        "jobs of a time": lambda tx: reading.list_jobs(tx, other, period),
-        "runs": lambda tx: reading.list_runs(tx, other),
-        "runs before a time": lambda tx: reading.list_runs(tx, other, Filters(until=period.until)),
-        "deliveries": lambda tx: deliveries_reading.page(tx, other, status=None, limit=50, cursor=None),
+        "history": lambda tx: history.list_records(tx, other),
+        "history of a time": lambda tx: history.list_records(tx, other, period),
+        "failures": lambda tx: Page(list(history.latest_failures(tx, other).failures)),
+        "failed before a time": lambda tx: history.list_records(tx, other, failed),
+        "jobs": lambda tx: job_views.list_jobs(tx, other),
+        "jobs of a time": lambda tx: job_views.list_jobs(tx, other, period),
+        "runs": lambda tx: job_views.list_runs(tx, other),
+        "runs before a time": lambda tx: job_views.list_runs(tx, other, Filters(until=period.until)),
+        "deliveries": lambda tx: delivery_views.page(tx, other, status=None, limit=50, cursor=None),
     }
     behind = walled(life.database, other)
     with behind.read() as tx:
         assert [len(reads[name](tx).items) for name in ("history", "failures")] == [1, 0]
-    for place in (beginnings, records):
+    for place in (starts, history):
         monkeypatch.setattr(place, "EVENTS", 1_000)
-    monkeypatch.setattr(pages, "BUDGET", 1_000)
+    monkeypatch.setattr(paging, "BUDGET", 1_000)
     for name, read in reads.items():
         with behind.read() as tx:
             before = fetched(tx)

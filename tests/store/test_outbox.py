@@ -11,11 +11,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from headway import faults
-from headway.engine.pruner import Pruner
+from headway import fault_points
+from headway.engine.maintenance.pruner import Pruner
 from headway.errors import Busy
-from headway.model.job import NewJob, Options
-from headway.store import outbox
+from headway.model.jobs.job import NewJob, Options
+from headway.store.webhooks import outbox
 from tests.support.life import Life
 from tests.support.pair import Pair
 from tests.support.waiting import until
@@ -32,7 +32,7 @@ def pair(postgres_url: str) -> Iterator[Pair]:
 @pytest.fixture(autouse=True)
 def disarmed() -> Iterator[None]:
     yield
-    faults.arm(None)
+    fault_points.arm(None)
 
 
 def armed(life: Life) -> bool:
@@ -89,7 +89,7 @@ def test_nobody_waits_for_the_first_to_be_told(pair: Pair, first: str) -> None:
 
 def test_who_never_ends_is_named_and_nothing_is_made(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "PATIENCE", 0.0)
-    with somebody(pair), pytest.raises(Busy, match="somebody keeps a transaction open") as said:
+    with somebody(pair), pytest.raises(Busy, match="an open transaction has written an event") as said:
         pair.client.webhooks.create(URL)
     assert said.value.facts["retry_after"] > 0
     assert (pair.client.webhooks.list(), armed(pair)) == ([], False)
@@ -137,7 +137,7 @@ def test_one_that_is_disarmed_meanwhile_is_armed_again(life: Life, first: str) -
             left.pop()
             assert outbox.disarm(life.database)
 
-    faults.arm(meanwhile)
+    fault_points.arm(meanwhile)
     if first == "webhook":
         life.client.webhooks.create(URL)
         job = life.in_state("CANCELLED")

@@ -21,18 +21,20 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from headway.engine import limits
-from headway.engine.pruner import Pruner
-from headway.engine.recovery import Recovery
-from headway.model.lanes import BURST
-from headway.model.outcome import Completed, Stopped
-from headway.model.plan import NewGroup
-from headway.model.policies import Concurrency
-from headway.store import choosing, claim_view, claims, plans_reading, reservations, workers
+from headway.engine.client import limits
+from headway.engine.maintenance.pruner import Pruner
+from headway.engine.maintenance.recovery import Recovery
+from headway.model.groups.group import NewGroup
+from headway.model.jobs.outcome import Completed, StoppedByRequest
+from headway.model.queue.capacity import BURST
+from headway.model.queue.policies import Concurrency
+from headway.store import workers
 from headway.store.db import Call, Row, Tx
-from headway.store.lanes import Lanes
-from headway.store.postgres import PostgresDatabase
-from headway.store.sqlite import SqliteDatabase
+from headway.store.groups import views as group_views
+from headway.store.postgres.database import PostgresDatabase
+from headway.store.queue import claim_snapshot, claims, reservations, select
+from headway.store.queue.lanes import BucketCache
+from headway.store.sqlite.database import SqliteDatabase
 from tests.support.life import ADA, BROKEN, HOUR, Life
 from tests.support.plans import finish, make, member
 
@@ -242,8 +244,8 @@ def in_groups(life: Life) -> None:
     again = client.groups.retry(made)
     finish(life, again, "c")
     with life.database.read() as tx:
-        plans_reading.group_view(tx, client.tenant_id, again)
-        plans_reading.groups_page(tx, client.tenant_id)
+        group_views.group_view(tx, client.tenant_id, again)
+        group_views.groups_page(tx, client.tenant_id)
         tx.run("pin_plans")
         tx.run("group_chains", group_id=made)
     client.groups.cancel(after)
@@ -263,13 +265,15 @@ def live(life: Life) -> None:
     claimed = turn(life, 50)
     turn(life, 1, lambda task: task == "task3")
     both, owner = {claim.job_id: claim.fence for claim in claimed[:2]}, life.worker_id
-    assert database.transact("ends", lambda tx: claims.complete(tx, owner, life.actor(), both, {})()) == both.keys()
+    assert (
+        database.transact("ends", lambda tx: claims.complete(tx, owner, life.actor(), both, {}).result()) == both.keys()
+    )
     for n, claim in enumerate(claimed[2:]):
         if n % 10 < 8:
             assert life.end(claim, Completed("1") if n % 2 else BROKEN)
         else:
             client.cancel(claim.job_id)
-            assert life.end(claim, Stopped())
+            assert life.end(claim, StoppedByRequest())
     ids = life.pick(30)
     for wish in ({"rank": 10**6}, {"to": "top"}, {"to": "bottom"}, {"to": "front"}, {"rank": 7}, {"before": ids[1]}):
         client.move(ids[0], **wish)
@@ -347,7 +351,7 @@ def direct_calls(life: Life) -> None:
 
 def turn(life: Life, count: int, knows: Any = lambda _: True) -> list[Any]:
     """A worker's turn: what is due, then the claim, in one transaction."""
-    lanes = Lanes(life.database)
+    lanes = BucketCache(life.database)
     slots = [next(life.slots) for _ in range(count)]
 
     def work(tx: Tx) -> list[Any]:
@@ -355,9 +359,9 @@ def turn(life: Life, count: int, knows: Any = lambda _: True) -> list[Any]:
         return life.claim_in(tx, slots, knows=knows, lanes=lanes)
 
     with life.database.read() as tx:
-        view = claim_view.glance(tx)
-        if not claims.unsettled(tx, view, lanes):
-            choosing.pick(tx, view, lanes, knows, count)
+        view = claim_snapshot.glance(tx)
+        if not claims.needs_settling(tx, view, lanes):
+            select.pick(tx, view, lanes, knows, count)
     return life.database.transact("turn", work)
 
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from headway.engine import limits
-from headway.engine.client import Client
+from headway.engine.client import limits
+from headway.engine.client.client import Client
 from headway.errors import BadInput, NotFound
-from headway.model.job import Claim
-from headway.model.outcome import Completed
-from headway.model.policies import Concurrency
-from headway.store.lanes import Lanes
+from headway.model.jobs.job import Claim
+from headway.model.jobs.outcome import Completed
+from headway.model.queue.policies import Concurrency
+from headway.store.queue.lanes import BucketCache
 from tests.support.life import ADA, Life
 
 
-def adopt(life: Life, *, resources: dict[str, int] | None = None, **wishes: Any) -> limits.Settled:
+def adopt(life: Life, *, resources: dict[str, int] | None = None, **wishes: Any) -> limits.SettledLimits:
     return limits.settle(life.database, Concurrency(**wishes), resources or {}, actor=ADA, adopt=True)
 
 
@@ -226,7 +226,7 @@ def test_many_jobs_of_an_older_policy_never_run_beside_the_limits_of_the_new_one
     life.client.lanes.refresh()
     adopt(life, policy="global", limit=2)
     made = [job_id for job_id, _ in life.client.enqueue_alike(life.new(), ["{}"] * 1_050)]
-    lanes = Lanes(life.database)
+    lanes = BucketCache(life.database)
     taken = life.claim_next(50, lanes=lanes)
     assert ids(taken) == made[:2]
     assert life.claim_next(50, lanes=lanes) == []
@@ -238,7 +238,7 @@ def test_many_jobs_of_an_older_policy_never_run_beside_the_limits_of_the_new_one
 
 
 def test_two_policies_back_and_forth_leave_no_job_behind(life: Life) -> None:
-    lanes = Lanes(life.database)
+    lanes = BucketCache(life.database)
     made = [life.enqueue(task=task) for task in ("ash", "birch", "ash", "birch")]
     taken: list[Claim] = []
     for policy in ("per_task", "global", "per_task", "tests.support.own_policies.ByLetter", "global"):

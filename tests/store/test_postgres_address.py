@@ -6,9 +6,9 @@ import psycopg
 import pytest
 
 from headway.errors import BadInput, Unreachable
-from headway.model.postgres_address import misread
 from headway.store.db import open_database
-from headway.store.postgres import ours
+from headway.store.postgres.errors import ours
+from headway.store.postgres.url import misread
 
 GOOD = "postgresql://ann@127.0.0.1/x"
 UNREADABLE = "postgresql://ann:gehe im@/x"
@@ -16,7 +16,7 @@ UNREADABLE = "postgresql://ann:gehe im@/x"
 
 @pytest.mark.parametrize(("url", "listen", "field"), [(UNREADABLE, None, "database"), (GOOD, UNREADABLE, "listen")])
 def test_an_address_that_cannot_be_read(url: str, listen: str | None, field: str) -> None:
-    with pytest.raises(BadInput, match=f"^{field}: is no address that PostgreSQL understands") as refusal:
+    with pytest.raises(BadInput, match=f"^{field}: is not a valid PostgreSQL address") as refusal:
         open_database(url, listen=listen)
     assert refusal.value.field == field
     assert "gehe" not in str(refusal.value)
@@ -50,10 +50,10 @@ def test_pieces_of_a_password_are_noticed(parts: dict[str, object], wrong: bool)
 def test_a_refused_user_is_told_so(said: str) -> None:
     found = ours(psycopg.OperationalError(f"connection failed: {said}"))
     assert isinstance(found, Unreachable)
-    assert "does not let this user in" in str(found)
+    assert "refused the login" in str(found)
     assert "check the user and the password" in str(found)
 
 
 def test_a_refusal_with_a_code_needs_no_words() -> None:
     found = ours(psycopg.errors.InvalidPassword("FATAL: Passwort-Authentifizierung fehlgeschlagen"))
-    assert "does not let this user in" in str(found)
+    assert "refused the login" in str(found)

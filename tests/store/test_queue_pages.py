@@ -7,13 +7,15 @@ import pytest
 
 from headway.clock import micros
 from headway.errors import NotFound
-from headway.model.estimate import Estimate
-from headway.model.outcome import Completed
-from headway.model.states import State
-from headway.store import figures, queue_reading, schedules
-from headway.store.holding import held
-from headway.store.pages import Filters, count_jobs
-from headway.store.queue_reading import Waiting
+from headway.model.explain.forecast import Estimate
+from headway.model.jobs.outcome import Completed
+from headway.model.jobs.states import State
+from headway.store import stats
+from headway.store.jobs.held import held
+from headway.store.paging import Filters, count_jobs
+from headway.store.queue import queue_views
+from headway.store.queue.queue_views import WaitingJob
+from headway.store.schedules import schedules
 from tests.support.life import TASK, Life
 
 IN_LINE = frozenset({State.WAITING, State.SCHEDULED, State.QUEUED})
@@ -25,14 +27,14 @@ def whole(life: Life, filters: Filters, size: int) -> list[list[int]]:
     cursor = None
     with life.database.read() as tx:
         while True:
-            page = queue_reading.queue_page(tx, 1, size, cursor, filters=filters)
+            page = queue_views.queue_page(tx, 1, size, cursor, filters=filters)
             found.append([one.view.job.id for one in page.items])
             if (cursor := page.next) is None:
                 return found
 
 
 def test_what_fits_comes_in_claim_order_and_every_job_once(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_reading, "SIFTED", 4)  # so that a page takes several steps
+    monkeypatch.setattr(queue_views, "SIFTED", 4)  # so that a page takes several steps
     made = [life.enqueue(task="a" if n % 3 == 0 else "b", priority=n % 2, hold=n == 6) for n in range(24)]
     wanted = [job_id for n, job_id in enumerate(made) if n % 3 == 0]
     ordered = sorted(wanted, key=lambda job_id: (-life.job(job_id).priority, job_id))
@@ -64,9 +66,9 @@ def test_jobs_that_fit_are_counted_by_state(life: Life) -> None:
     assert failed == {State.FAILED: 1}
 
 
-def seen(life: Life) -> list[Waiting]:
+def seen(life: Life) -> list[WaitingJob]:
     with life.database.read() as tx:
-        return queue_reading.queue(tx, 1, 50, lives=lambda worker: True, foresee=True)
+        return queue_views.queue(tx, 1, 50, lives=lambda worker: True, foresee=True)
 
 
 def test_those_in_line_say_when_they_start(life: Life) -> None:
@@ -85,7 +87,7 @@ def test_those_in_line_say_when_they_start(life: Life) -> None:
 def test_a_queue_that_nobody_asked_about_is_not_foreseen(life: Life) -> None:
     life.enqueue()
     with life.database.read() as tx:
-        assert [one.start for one in queue_reading.queue(tx, 1, 50, lives=lambda worker: True)] == [None]
+        assert [one.start for one in queue_views.queue(tx, 1, 50, lives=lambda worker: True)] == [None]
     assert [one.start is not None for one in seen(life)] == [True]
 
 
@@ -111,8 +113,8 @@ def test_how_long_jobs_waited_by_when_they_began(life: Life) -> None:
         claim = life.claim(job_id)
         life.end(claim, Completed("{}"))
     with life.database.read() as tx:
-        spans = figures.stats(tx, 1).spans
-        found = figures.waits(tx, 1, spans)
+        spans = stats.stats(tx, 1).spans
+        found = stats.waits(tx, 1, spans)
     assert [one.since for one in found] == [one.since for one in spans]
     assert [(one.count, one.mean, one.longest) for one in found if one.count] == [(2, 8.0, 12.0)]
 

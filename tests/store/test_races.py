@@ -11,12 +11,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from headway.engine.recovery import Recovery
+from headway.engine.maintenance.recovery import Recovery
 from headway.errors import CommitUnknown, HeadwayError, Unreachable, WrongState
-from headway.model.outcome import Completed
-from headway.store import claims, workers
+from headway.model.jobs.outcome import Completed
+from headway.store import workers
 from headway.store.db import Tx, open_database
-from headway.store.postgres import POOL_SIZE
+from headway.store.postgres.database import POOL_SIZE
+from tests.support import committed
 from tests.support.life import BROKEN, FINAL, HOUR, Life
 from tests.support.pair import Pair, kill
 from tests.support.waiting import PATIENCE, at_once, until
@@ -181,7 +182,7 @@ def test_two_recoveries_of_one_orphan_make_one_retry(pair: Pair) -> None:
 
 def test_a_recovery_that_looked_before_the_other_one_was_done_changes_nothing(pair: Pair) -> None:
     job_id = orphan(pair)
-    with pair.open_at("recover:try_lock_job", Recovery(pair.database).tick) as late:
+    with pair.open_at("recover:try_lock_jobs", Recovery(pair.database).tick) as late:
         Recovery(pair.database).tick()
         assert pair.status(job_id) == "FAILED"
     assert late.exception() is None
@@ -475,6 +476,7 @@ def test_a_connection_that_dies_inside_the_commit_leaves_it_unknown(pair: Pair) 
     assert pair.status(job_id) == "QUEUED"
 
 
+@pytest.mark.direct("a pooler does not say truly why a session ended: tests/store/test_pooler.py has what holds there")
 def test_an_enqueue_whose_connection_dies_is_stored_once(pair: Pair) -> None:
     pair.enqueue()
     pair.raw.execute("begin")
@@ -497,9 +499,12 @@ def test_enqueues_under_a_storm_of_dying_connections_are_never_doubled(postgres_
         life.enqueue()
         stop = threading.Event()
         answers: dict[int, str] = {}
+        killed = 0
 
         def enqueue(start: int) -> None:
-            for n in range(start, start + 60):
+            for n in range(start, start + 1000):
+                if n >= start + 60 and killed > 20:
+                    return
                 try:
                     life.enqueue(
                         params=f'{{"n":{n}}}',
@@ -512,8 +517,8 @@ def test_enqueues_under_a_storm_of_dying_connections_are_never_doubled(postgres_
                 except Unreachable:
                     answers[n] = "not stored"
 
-        def storm() -> int:
-            killed = 0
+        def storm() -> None:
+            nonlocal killed
             with psycopg.connect(postgres_url, autocommit=True) as raw:
                 text = (
                     "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database()"
@@ -522,7 +527,6 @@ def test_enqueues_under_a_storm_of_dying_connections_are_never_doubled(postgres_
                 while not stop.is_set():
                     killed += len(raw.execute(text).fetchall())
                     stop.wait(0.005)
-            return killed
 
         with ThreadPoolExecutor(4) as pool:
             killer = pool.submit(storm)
@@ -530,7 +534,8 @@ def test_enqueues_under_a_storm_of_dying_connections_are_never_doubled(postgres_
             for worker in workers_:
                 worker.result(PATIENCE)
             stop.set()
-            assert killer.result(PATIENCE) > 20
+            killer.result(PATIENCE)
+        assert killed > 20
         found = [
             int(row[0])
             for row in life.sql("select params::json ->> 'n' from hw_job where params like '%n\":%' and id > 1")
@@ -551,7 +556,9 @@ def test_a_statement_that_fails_leaves_the_pool_usable(pair: Pair) -> None:
     nobody = {"host": "", "boot": "", "pid": 1, "process_start": 1, "kind": "worker"}
     for _ in range(2 * POOL_SIZE):
         with pytest.raises(psycopg.errors.UniqueViolation):  # in a pipeline, with its commit
-            pair.database.transact("claim", lambda tx: claims.take(tx, pair.worker_id, pair.actor(), [waiting], [slot]))
+            pair.database.transact(
+                "claim", lambda tx: committed.take(tx, pair.worker_id, pair.actor(), [waiting], [slot])
+            )
         with pytest.raises(psycopg.errors.CheckViolation):
             pair.database.once("add_worker", id=1, **nobody, slots=0, tasks="", lease=1)
         with pytest.raises(ZeroDivisionError):
@@ -572,11 +579,15 @@ def test_a_server_that_is_not_there_is_said_in_one_line() -> None:
 
 
 def test_who_may_not_write_is_told(pair: Pair) -> None:
-    pair.set_for_all("default_transaction_read_only", "on")
-    with pytest.raises(Unreachable, match="does not let this user write"):
-        pair.enqueue()
-    with pytest.raises(Unreachable, match="does not let this user write"):
-        pair.client.resume_queue()
-    pair.raw.execute("set default_transaction_read_only = off")
-    pair.set_for_all("default_transaction_read_only", "off")
-    assert pair.status(pair.enqueue()) == "QUEUED"
+    role = f"reader_{pair.raw.info.backend_pid}"
+    pair.raw.execute(f"create role {role} login".encode())
+    pair.raw.execute(f"grant select on all tables in schema public to {role}".encode())
+    database = open_database(f"{pair.url}&user={role}")
+    try:
+        with pytest.raises(Unreachable, match="refuses writes by this user"):
+            database.transact("tenant", lambda tx: tx.run("resume_tenant", id=1))
+        with pytest.raises(Unreachable, match="refuses writes by this user"):
+            database.once("resume_tenant", id=1)
+    finally:
+        database.close()
+        pair.raw.execute(f"drop owned by {role}; drop role {role}".encode())

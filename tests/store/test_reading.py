@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 
 from headway.errors import BadInput, NotFound
-from headway.model.job import Run
-from headway.model.states import State
-from headway.store import pages, queue_reading, reading
-from headway.store.db import Database, Tx, blocks, open_database, sql_text
-from headway.store.migrate import migrate
-from headway.store.pages import Filters, Page
-from headway.store.reading import JobView
+from headway.model.jobs.job import Run
+from headway.model.jobs.states import State
+from headway.store import paging
+from headway.store.db import Database, Tx, open_database
+from headway.store.jobs import views as job_views
+from headway.store.jobs.views import JobView
+from headway.store.migrations import migrate
+from headway.store.paging import Filters, Page
+from headway.store.queue import queue_views
+from headway.store.statements import blocks, sql_text
 
 MANY = 30_000
 BEGAN = 1_700_000_000_000_000
@@ -72,7 +75,7 @@ def full(empty: Database) -> Database:
 
 def page(database: Database, *, cursor: str | None = None, limit: int = 50, **filters: Any) -> Page[JobView]:
     with database.read() as tx:
-        return reading.list_jobs(tx, 1, Filters(**filters), limit, cursor)
+        return job_views.list_jobs(tx, 1, Filters(**filters), limit, cursor)
 
 
 def every(database: Database, **filters: Any) -> list[int]:
@@ -129,7 +132,7 @@ def test_filters(full: Database) -> None:
 
 def test_a_short_page_says_where_to_go_on(full: Database) -> None:
     one = page(full, task="no.such.task")
-    assert (one.items, one.next) == ([], pages.make_cursor(MANY - pages.BUDGET + 1))
+    assert (one.items, one.next) == ([], paging.make_cursor(MANY - paging.BUDGET + 1))
     assert page(full, task="no.such.task", cursor=one.next) == Page([])
 
 
@@ -144,16 +147,16 @@ def test_bad_cursors_and_limits(empty: Database) -> None:
 
 def test_runs(full: Database) -> None:
     with full.read() as tx:
-        failed = reading.list_runs(tx, 1, Filters(frozenset({State.FAILED})), 3)
-        more = reading.list_runs(tx, 1, Filters(frozenset({State.FAILED})), 3, failed.next)
-        newest = reading.list_runs(tx, 1, Filters(since=BEGAN, until=BEGAN + 500 * SECOND), 2)
+        failed = job_views.list_runs(tx, 1, Filters(frozenset({State.FAILED})), 3)
+        more = job_views.list_runs(tx, 1, Filters(frozenset({State.FAILED})), 3, failed.next)
+        newest = job_views.list_runs(tx, 1, Filters(since=BEGAN, until=BEGAN + 500 * SECOND), 2)
     assert [run.job_id for run in failed.items + more.items] == [26_901, 26_801, 26_701, 26_601, 26_501, 26_401]
     assert [run.job_id for run in newest.items] == [499, 498]
 
 
 def test_the_queue_in_claim_order(full: Database) -> None:
     with full.read() as tx:
-        found = queue_reading.queue(tx, 1, 50)
+        found = queue_views.queue(tx, 1, 50)
     jobs = [one.view.job for one in found]
     assert [(-job.priority, job.position) for job in jobs] == sorted((-job.priority, job.position) for job in jobs)
     ranked = [(one.view.rank, one.view.job.status) for one in found]
@@ -166,7 +169,7 @@ def test_the_queue_in_claim_order(full: Database) -> None:
 
 def test_counts(full: Database) -> None:
     with full.read() as tx:
-        counts = reading.counts(tx, 1, since=BEGAN + 26_000 * SECOND)
+        counts = job_views.counts(tx, 1, since=BEGAN + 26_000 * SECOND)
     assert (counts.by_status["QUEUED"], counts.by_status["PAUSED"], counts.by_status["FAILED"]) == (3_000, 27, 10)
     assert counts.longest_wait is not None
     assert counts.longest_wait[0] == 27_001
@@ -175,11 +178,11 @@ def test_counts(full: Database) -> None:
 
 def test_another_tenant_sees_nothing(full: Database) -> None:
     with full.read() as tx:
-        assert reading.list_jobs(tx, 2).items == []
-        assert reading.list_runs(tx, 2).items == []
-        assert queue_reading.queue(tx, 2) == []
+        assert job_views.list_jobs(tx, 2).items == []
+        assert job_views.list_runs(tx, 2).items == []
+        assert queue_views.queue(tx, 2) == []
         with pytest.raises(NotFound):
-            reading.view(tx, 2, 1)
+            job_views.view(tx, 2, 1)
 
 
 def test_a_page_of_failed_runs_looks_at_no_more_than_its_budget(full: Database) -> None:
@@ -187,7 +190,7 @@ def test_a_page_of_failed_runs_looks_at_no_more_than_its_budget(full: Database) 
 
     def failed(cursor: str | None = None) -> Page[Run]:
         with full.read() as tx:
-            return reading.list_runs(tx, 1, Filters(frozenset({State.FAILED}), task="task.5"), 200, cursor)
+            return job_views.list_runs(tx, 1, Filters(frozenset({State.FAILED}), task="task.5"), 200, cursor)
 
     first = failed()
     assert first.next is not None
@@ -213,7 +216,7 @@ SMALL = {"lanes", "shown_workers", "touched_targets"}
 
 def names(dialect: str) -> list[str]:
     other = {"sqlite": "_postgres", "postgres": "_sqlite"}[dialect]
-    return [name for name in blocks(sql_text("reading.sql")) if not name.endswith((other, f"found_{dialect}"))]
+    return [name for name in blocks(sql_text("jobs", "views.sql")) if not name.endswith((other, f"found_{dialect}"))]
 
 
 def test_every_statement_uses_an_index_made_for_it(full: Database) -> None:

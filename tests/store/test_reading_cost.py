@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from headway.model.outcome import Failed, FailureKind
-from headway.model.retry import RetryPolicy
-from headway.store import queue_reading, reading
+from headway.model.jobs.outcome import Failed, FailureKind
+from headway.model.jobs.retry import RetryPolicy
 from headway.store.db import Tx
+from headway.store.jobs import views as job_views
+from headway.store.queue import queue_views
 from tests.support.life import TASK, Life
 
 
@@ -35,14 +36,14 @@ def test_a_new_job_takes_two_statements(life: Life) -> None:
     life.enqueue()
     job_id = life.enqueue()
     with life.database.read() as tx, statements(tx) as seen:
-        assert reading.view(tx, 1, job_id).rank == 2
+        assert job_views.view(tx, 1, job_id).rank == 2
     assert seen == ["read_job", "queue_order"]
 
 
 def test_many_jobs_take_no_more_than_one(life: Life) -> None:
     ids = [life.enqueue() for _ in range(5)]
     with life.database.read() as tx, statements(tx) as seen:
-        assert [(one.job.id, one.rank) for one in reading.views_of(tx, 1, ids[::-1])] == [
+        assert [(one.job.id, one.rank) for one in job_views.views_of(tx, 1, ids[::-1])] == [
             (job_id, 5 - n) for n, job_id in enumerate(ids[::-1])
         ]
     assert seen == ["read_jobs", "queue_order"]
@@ -53,8 +54,8 @@ def test_only_queued_jobs_are_ranked_and_others_between_them_are_not_counted(lif
     life.enqueue(delay=1_000_000)
     second = life.enqueue()
     with life.database.read() as tx:
-        ranks = [one.rank for one in reading.views_of(tx, 1, [held, first, second])]
-        assert reading.ranks(tx, 2, [first]) == {}
+        ranks = [one.rank for one in job_views.views_of(tx, 1, [held, first, second])]
+        assert job_views.ranks(tx, 2, [first]) == {}
     assert ranks == [None, 1, 2]
 
 
@@ -64,7 +65,7 @@ def test_a_retry_that_was_never_claimed_shows_the_meters_it_carries(life: Life) 
     life.database.transact("spend", lambda tx: tx.run("save_spent", rows=f'[[{job_id}, "{{\\"tokens\\": 7.0}}"]]'))
     life.end(claim, Failed(FailureKind.EXCEPTION, "broken"))
     with life.database.read() as tx:
-        (retry,) = reading.chain_after(tx, 1, job_id)
+        (retry,) = job_views.chain_after(tx, 1, job_id)
     assert retry.run is None
     assert retry.retries_used == 1
     assert retry.report is not None
@@ -85,10 +86,10 @@ def test_the_beginning_of_the_queue_says_what_each_job_says_by_itself(life: Life
     life.set_limit(rng.choice([1, 2, None]))
     life.claim_next(rng.choice([0, 1, 3]))
     with life.database.read() as tx:
-        page = queue_reading.queue_page(tx, 1, 5)
+        page = queue_views.queue_page(tx, 1, 5)
         for one in page.items:
-            told = queue_reading.explain(tx, 1, one.view.job.id)
+            told = queue_views.explain(tx, 1, one.view.job.id)
             assert one.blockers == list(told.blockers)
             assert one.view.rank == told.rank
-        rest = queue_reading.queue_page(tx, 1, 50, page.next) if page.next else page
-        assert all(one.blockers == list(queue_reading.explain(tx, 1, one.view.job.id).blockers) for one in rest.items)
+        rest = queue_views.queue_page(tx, 1, 50, page.next) if page.next else page
+        assert all(one.blockers == list(queue_views.explain(tx, 1, one.view.job.id).blockers) for one in rest.items)

@@ -11,16 +11,17 @@ import apsw
 import pytest
 
 from headway.errors import BadInput, NotFound
-from headway.model import excerpt
-from headway.model.fingerprint import alike
-from headway.model.outcome import Completed, Failed, FailureKind, Lost, Skipped
-from headway.model.states import State
-from headway.store import beginnings, deliveries_reading, records
-from headway.store.beginnings import EVENTS, WINDOW
+from headway.model.jobs.failure_groups import alike
+from headway.model.jobs.outcome import Completed, Failed, FailureKind, Lost, Skipped
+from headway.model.jobs.states import State
 from headway.store.db import Database, Tx
-from headway.store.pages import Filters, Page
-from headway.store.records import Record
-from headway.store.wall import walled
+from headway.store.jobs import history, starts
+from headway.store.jobs.history import Record
+from headway.store.jobs.starts import EVENTS, WINDOW
+from headway.store.paging import Filters, Page
+from headway.store.postgres.row_security import walled
+from headway.store.webhooks import delivery_views
+from headway.text import params
 from tests.support.life import BROKEN, TASK, Life
 from tests.support.tenants import add_tenant
 
@@ -71,7 +72,7 @@ def full(shared_life: Life) -> Database:
 
 def page(database: Database, cursor: str | None = None, limit: int = 50, **filters: Any) -> Page[Record]:
     with database.read() as tx:
-        return records.list_records(tx, 1, Filters(**filters), limit, cursor)
+        return history.list_records(tx, 1, Filters(**filters), limit, cursor)
 
 
 def every(database: Database, **filters: Any) -> list[int]:
@@ -126,8 +127,8 @@ def test_pages_are_complete_and_newest_first(full: Database) -> None:
 
 def test_the_latest_failures(full: Database) -> None:
     with full.read() as tx:
-        found, complete = records.latest_failures(tx, 1, 15)
-        assert records.latest_failures(tx, 2).failures == []
+        found, complete = history.latest_failures(tx, 1, 15)
+        assert history.latest_failures(tx, 2).failures == []
     assert not complete
     assert [one.job_id for one in found] == FAILED[:15]
     assert found[0].error == f"ValueError: no file {FAILED[0]}"
@@ -139,10 +140,10 @@ def test_nobody_sees_what_belongs_to_another_tenant(life: Life) -> None:
     life.run(life.enqueue(retry=0), BROKEN)
     for database in (life.database, walled(life.database, other)):
         with database.read() as tx:
-            assert records.list_records(tx, other).items == []
-            assert records.latest_failures(tx, other).failures == []
+            assert history.list_records(tx, other).items == []
+            assert history.latest_failures(tx, other).failures == []
     with walled(life.database, 1).read() as tx:
-        assert len(records.latest_failures(tx, 1).failures) == len(records.list_records(tx, 1).items) == 1
+        assert len(history.latest_failures(tx, 1).failures) == len(history.list_records(tx, 1).items) == 1
 
 
 def test_runs_come_in_the_order_in_which_they_began(life: Life) -> None:
@@ -191,7 +192,7 @@ def cursor_of(*parts: str) -> str:
 
 
 def test_many_of_few_are_read_in_windows(full: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beginnings, "WINDOW", 6)
+    monkeypatch.setattr(starts, "WINDOW", 6)
     assert len(FAILED) < WINDOW
     assert every(full, statuses=frozenset({State.FAILED})) == FAILED
 
@@ -201,7 +202,7 @@ def test_what_comes_and_goes_between_pages_moves_nothing(
     life: Life, monkeypatch: pytest.MonkeyPatch, state: State
 ) -> None:
     """The older half of the jobs began last, so that a window cut anew would take in, or give away, what is shown."""
-    monkeypatch.setattr(beginnings, "WINDOW", 4)
+    monkeypatch.setattr(starts, "WINDOW", 4)
     one, two, *window = (life.enqueue(retry=0, on_lost="hold") for _ in range(6))
     outcome = BROKEN if state is State.FAILED else Lost("the worker is gone")
     for job_id in (*reversed(window), two, one):
@@ -224,7 +225,7 @@ def test_what_comes_and_goes_between_pages_moves_nothing(
 
 
 def test_a_window_that_became_fuller_is_shown_whole(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beginnings, "WINDOW", 2)
+    monkeypatch.setattr(starts, "WINDOW", 2)
     old, *late, new = (life.enqueue(retry=0) for _ in range(7))
     for job_id in (old, late[0], new):
         life.clock.advance(1)
@@ -245,8 +246,8 @@ def test_a_window_that_became_fuller_is_shown_whole(life: Life, monkeypatch: pyt
 
 def test_few_of_long_ago_are_found_at_once(full: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """What began before a time is not looked for among what was made after it."""
-    monkeypatch.setattr(beginnings, "WINDOW", 4)
-    monkeypatch.setattr(beginnings, "BUDGET", 8)
+    monkeypatch.setattr(starts, "WINDOW", 4)
+    monkeypatch.setattr(starts, "BUDGET", 8)
     found = page(full, statuses=frozenset({State.FAILED}), until=BEGAN + 1_500 * SECOND)
     assert [record.job_id for record in found.items] == [1_001, 1]
 
@@ -257,9 +258,9 @@ def test_params_are_shown_in_part_and_searched(life: Life, monkeypatch: pytest.M
     life.run(other, Completed("1"))
     found = {record.job_id: record for record in page(life.database).items}
     assert found[one].given == "topic: Fog"
-    assert len(found[other].params) == excerpt.LOOKED_AT + 1
+    assert len(found[other].params) == params.LOOKED_AT + 1
     assert every(life.database, q="fog") == [one]
-    monkeypatch.setattr(excerpt, "LOOKED_AT", 50)
+    monkeypatch.setattr(params, "LOOKED_AT", 50)
     assert {len(record.params) for record in page(life.database).items} == {len(found[one].params), 51}
 
 
@@ -277,7 +278,7 @@ def test_failures_that_came_right_are_told(life: Life) -> None:
     life.client.resume(resumed)
     life.run(resumed, Completed("1"))
     with life.database.read() as tx:
-        found = {one.job_id: one for one in records.latest_failures(tx, 1).failures}
+        found = {one.job_id: one for one in history.latest_failures(tx, 1).failures}
     assert {number: one.solved for number, one in found.items()} == {
         **{chain: True, second: True, hopeless: False},
         **{resolved: True, resumed: True, held: False},
@@ -295,13 +296,13 @@ def test_what_waits_for_a_decision_is_among_the_failures_however_old(
     for _ in range(3):
         life.in_state("COMPLETED")
 
-    def latest() -> records.Latest:
+    def latest() -> history.LatestFailures:
         with life.database.read() as tx:
-            return records.latest_failures(tx, 1)
+            return history.latest_failures(tx, 1)
 
     everything = latest()
     assert ([one.job_id for one in everything.failures], everything.complete) == ([failed, held, resolved], True)
-    monkeypatch.setattr(records, "EVENTS", 5)
+    monkeypatch.setattr(history, "EVENTS", 5)
     lately = latest()
     assert ([one.job_id for one in lately.failures], lately.complete) == ([failed, held], False)
     assert lately.failures == everything.failures[:2]
@@ -405,7 +406,7 @@ def test_the_log_of_deliveries_is_filtered_and_bounded(life: Life) -> None:
     about = client.deliveries(job=failed, event="job.run.failed").items
     assert {one.endpoint_id for one in about} == {hook.id for hook in hooks}
     with life.database.read() as tx:
-        latest = deliveries_reading.latest(tx, [hook.id for hook in hooks], 2)
-        assert deliveries_reading.latest(tx, [], 2) == {}
+        latest = delivery_views.latest(tx, [hook.id for hook in hooks], 2)
+        assert delivery_views.latest(tx, [], 2) == {}
     assert {number: len(found) for number, found in latest.items()} == {hook.id: 2 for hook in hooks}
     assert all(found[0].id > found[1].id for found in latest.values())

@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
-from headway.engine.client import Client
+from headway.engine.client.client import Client
 from headway.errors import BadInput, NotFound, WrongState
-from headway.model.outcome import Completed
+from headway.model.jobs.outcome import Completed
 from headway.verify import check
 from tests.support.life import ADA, Life
 from tests.support.waiting import at_once

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from headway.engine import limits
-from headway.model.lanes import BURST
-from headway.model.outcome import Completed
-from headway.model.policies import Concurrency
-from headway.store import choosing, claims, reservations
+from headway.engine.client import limits
+from headway.model.jobs.outcome import Completed
+from headway.model.queue.capacity import BURST
+from headway.model.queue.policies import Concurrency
 from headway.store.db import Tx
-from headway.store.lanes import Lanes
+from headway.store.queue import claims, reservations, select
+from headway.store.queue.lanes import BucketCache
 from tests.support.life import ADA, FINAL, TASK, Life
 
 SECOND = 1_000_000
@@ -35,11 +35,11 @@ class Line(Life):
 
     def look(self) -> None:
         """Whoever waits looks whether it is its turn."""
-        lanes = Lanes(self.database)
+        lanes = BucketCache(self.database)
 
         def work(tx: Tx) -> None:
             view, _ = claims.lock_and_look(tx, lanes, ADA)
-            choosing.settle_reservations(tx, view, lanes)
+            select.settle_reservations(tx, view, lanes)
 
         self.database.transact("look", work)
 

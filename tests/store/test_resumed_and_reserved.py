@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from headway.engine import limits, reserving
-from headway.model.job import SYSTEM
-from headway.model.outcome import Completed, Failed, FailureKind
-from headway.model.policies import Concurrency
-from headway.store import reservations
+from headway.engine.client import limits
+from headway.engine.direct import reservations as direct_reservations
+from headway.model.jobs.job import SYSTEM
+from headway.model.jobs.outcome import Completed, Failed, FailureKind
+from headway.model.queue.policies import Concurrency
 from headway.store.db import Tx
-from headway.store.lanes import Lanes
+from headway.store.queue import reservations
+from headway.store.queue.lanes import BucketCache
 from headway.verify import check
 from tests.support.life import Life
 
@@ -29,12 +30,12 @@ def test_neither_waits_for_ever(life: Life, resources: tuple[str, ...]) -> None:
     ((held, _),) = life.client.enqueue_many([life.new(target="desk", resources=resources)])
     (claim,) = life.database.transact("claim", lambda tx: life.claim_in(tx, [0]))
     assert life.end(claim, Failed(FailureKind.EXCEPTION, "no", final=True))
-    lanes = Lanes(life.database)
+    lanes = BucketCache(life.database)
 
     def reserve(tx: Tx) -> tuple[int, bool]:
         target_id = life.client.lanes.target(life.client.tenant_id, "desk")
-        wish = reserving.Wish(life.client.tenant_id, "ada", resources, target_id)
-        return reserving.reserve(tx, lanes, wish, SYSTEM, ttl=60_000_000)
+        wish = direct_reservations.ReservationRequest(life.client.tenant_id, "ada", resources, target_id)
+        return direct_reservations.reserve(tx, lanes, wish, SYSTEM, ttl=60_000_000)
 
     number, granted = life.database.transact("reserve", reserve)
     assert not granted

@@ -3,20 +3,23 @@ trips a worker's turn takes."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import psycopg
 import pytest
 
-from headway.engine.finish import Ended
-from headway.engine.registry import Registry
-from headway.engine.worker import Wishes, Worker
+from headway.engine.tasks.registry import Registry
+from headway.engine.worker.config import WorkerConfig
+from headway.engine.worker.finish import Ended
+from headway.engine.worker.worker import Worker
 from headway.errors import HeadwayError
-from headway.model.job import Claim
-from headway.model.outcome import Completed
+from headway.model.jobs.job import Claim
+from headway.model.jobs.outcome import Completed
 from headway.store.db import Call, Row, Tx
-from headway.store.postgres import PostgresTx
+from headway.store.postgres.transaction import PostgresTx
+from headway.store.round_trip import Pending
 from tests.support.life import TASK, Life
 from tests.support.plans import make, states
 
@@ -29,7 +32,7 @@ def life(database_url: str) -> Iterator[Life]:
 
 
 def note(tx: Tx, text: str) -> None:
-    tx.send("save_setting", name="note", value=text)
+    tx.prepend("save_setting", name="note", value=text)
 
 
 def noted(life: Life) -> list[Row]:
@@ -42,10 +45,10 @@ def test_what_is_sent_comes_before_what_is_run_and_is_answered(life: Life) -> No
         note(tx, '"one"')
         second = tx.send("read_setting", name="note")
         assert [row[0] for row in tx.run("read_setting", name="note")] == ['"one"']
-        assert (first(), [row[0] for row in second()]) == ([], ['"one"'])
+        assert (first.result(), [row[0] for row in second.result()]) == ([], ['"one"'])
         note(tx, '"two"')
         third = tx.send("read_setting", name="note")
-        assert [row[0] for row in third()] == ['"two"'] == [row[0] for row in third()]
+        assert [row[0] for row in third.result()] == ['"two"'] == [row[0] for row in third.result()]
 
     life.database.transact("work", work)
     assert noted(life) == [('"two"',)]
@@ -69,13 +72,54 @@ def test_what_is_sent_is_undone_with_its_transaction(life: Life) -> None:
 def test_what_was_sent_in_vain_has_no_answer(postgres_url: str) -> None:
     with Life(postgres_url) as life:
         tx = life.database.begin("work")
-        answer = tx.send("read_setting", name="note")
+        rows = tx.send("read_setting", name="note")
         tx.send("take", picks="no JSON", worker_id=1, actor="{}")
         with pytest.raises(psycopg.errors.InvalidTextRepresentation):
-            answer()
-        with pytest.raises(HeadwayError, match="its round trip failed"):
-            answer()
+            rows.result()
+        with pytest.raises(HeadwayError, match="the round trip of read_setting failed"):
+            rows.result()
         life.database.end(tx)
+
+
+def test_a_commit_is_refused_before_every_result_was_read(life: Life) -> None:
+    def work(tx: Tx) -> None:
+        note(tx, '"one"')
+        tx.send("read_setting", name="note")
+
+    def commit_at_once(tx: Tx) -> None:
+        work(tx)
+        tx.run_all(commit=True)
+
+    with pytest.raises(HeadwayError, match="work: the result of a statement was not read"):
+        life.database.transact("work", work)
+    with pytest.raises(HeadwayError, match="work: the result of a statement was not read"):
+        life.database.transact("work", commit_at_once)
+    assert noted(life) == []
+
+
+def test_a_result_is_refused_after_its_transaction(postgres_url: str) -> None:
+    with Life(postgres_url) as life:
+        tx = life.database.begin("work")
+        rows = tx.send("read_setting", name="note")
+        life.database.end(tx)
+        with pytest.raises(HeadwayError, match="the round trip of read_setting failed"):
+            rows.result()
+
+
+def test_a_mapped_result_is_made_when_it_is_asked_for(life: Life) -> None:
+    def work(tx: Tx) -> None:
+        made: list[int] = []
+
+        def count(rows: list[Row]) -> int:
+            made.append(len(rows))
+            return len(rows)
+
+        counted = tx.send("read_setting", name="note").map(count)
+        assert made == []
+        assert counted.result() == Pending.done(0).result() == 0
+        assert made == [0]
+
+    life.database.transact("work", work)
 
 
 # --- a turn -------------------------------------------------------------------------------------------------------
@@ -86,10 +130,12 @@ def trips() -> Iterator[list[str]]:
     """The round trips of transactions but for their begin: the names of what goes together."""
     found: list[str] = []
     together, send = PostgresTx._together, PostgresTx._send
-    inside = False
+    inside, caller = False, threading.get_ident()  # the thread that notifies others has transactions of its own
 
     def pipelined(tx: PostgresTx, calls: Sequence[Call], *, commit: bool = False) -> list[list[Row]]:
         nonlocal inside
+        if threading.get_ident() != caller:
+            return together(tx, calls, commit=commit)
         names = (
             [name for (name, _) in (one.call for one in tx.unsent)] + [name for name, _ in calls] + ["commit"] * commit
         )
@@ -101,7 +147,7 @@ def trips() -> Iterator[list[str]]:
             inside = False
 
     def alone(tx: PostgresTx, text: str, params: object) -> object:
-        if not inside:
+        if not inside and threading.get_ident() == caller:
             found.append(text[:40])
         return send(tx, text, params)
 
@@ -116,24 +162,23 @@ def worker(postgres_url: str) -> Iterator[tuple[Life, Worker]]:
     """One that nobody starts: a test makes its turns."""
     with Life(postgres_url) as life:
         life.set_limit(None)
-        worker = Worker(life.database, Registry(), Wishes(slots=2))
+        worker = Worker(life.database, Registry(), WorkerConfig(slots=2))
         life.database.transact("register", worker._register)
-        worker.serves = frozenset({TASK})
+        worker.strategy.serves = frozenset({TASK})
         yield life, worker
 
 
 def turn(worker: Worker, *ended: Claim) -> list[Claim]:
     """Ends these and claims one."""
-    lost: list[Claim] = []
-    ends = [Ended(claim, Completed("7")) for claim in ended]
-    fresh = worker.database.transact("turn", lambda tx: worker._write(tx, ends, [], [0], lost, set()))
-    assert lost == []
+    turn = worker.make_turn(ended=[Ended(claim, Completed("7")) for claim in ended], slots=[0])
+    fresh = worker.database.transact("turn", turn.write)
+    assert turn.lost == []
     return fresh
 
 
 def keen_turn(worker: Worker) -> list[Claim] | None:
     """Claims one if nobody else is claiming."""
-    return worker.database.transact("turn", lambda tx: worker._take_if_free(tx, [1], set()))
+    return worker.database.transact("turn", lambda tx: worker.claim_if_free(tx, worker.make_turn(slots=[1])))
 
 
 def test_a_turn_is_two_round_trips_after_its_begin(worker: tuple[Life, Worker]) -> None:
@@ -187,7 +232,7 @@ def test_who_is_nudged_for_nothing_while_another_claims_goes_back_to_sleep(worke
     life, one = worker
     other = life.database.begin("other")
     other.run("claim_lock")
-    one.nudged = True
+    one.strategy.nudged = True
     assert one.tick() > 1
     life.database.end(other)
 
@@ -197,7 +242,7 @@ def test_who_is_not_nudged_only_reads(worker: tuple[Life, Worker]) -> None:
     one.tick()
     with trips() as found:
         one.tick()
-        one.nudged = True
+        one.strategy.nudged = True
         one.tick()
     assert found == ["pin_plans claim_view", "pin_plans try_claim_lock claim_view"]
 
@@ -205,13 +250,13 @@ def test_who_is_not_nudged_only_reads(worker: tuple[Life, Worker]) -> None:
 def test_who_was_nudged_for_nothing_reads_first_until_it_claims_again(worker: tuple[Life, Worker]) -> None:
     life, one = worker
     one.tick()
-    one.nudged = True
+    one.strategy.nudged = True
     one.tick()
     with trips() as found:
         one.tick()
     assert found == ["pin_plans claim_view"]
-    assert not one.keen
+    assert not one.strategy.keen
     life.enqueue()
     with pytest.raises(HeadwayError):  # it knows no task: nothing here can run what was claimed
         one.tick()
-    assert one.keen
+    assert one.strategy.keen

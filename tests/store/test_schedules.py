@@ -7,9 +7,11 @@ import re
 
 import pytest
 
-from headway.engine.scheduler import BATCH
-from headway.store.postgres import PostgresDatabase, PostgresTx
-from headway.store.sqlite import SqliteDatabase, SqliteTx
+from headway.engine.scheduler.scheduler import BATCH
+from headway.store.postgres.database import PostgresDatabase
+from headway.store.postgres.transaction import PostgresTx
+from headway.store.sqlite.database import SqliteDatabase
+from headway.store.sqlite.transaction import SqliteTx
 from tests.support.life import Life
 from tests.support.schedules import Clockwork
 

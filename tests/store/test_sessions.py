@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from headway.engine.pruner import INTERVAL, Pruner
-from headway.engine.tokens import Live, live_among
+from headway.engine.client.tokens import Live, live_among
+from headway.engine.maintenance.pruner import INTERVAL, Pruner
 from headway.errors import NotFound
-from headway.model.access import fingerprint
-from headway.model.job import Actor
-from headway.store import sessions
+from headway.model.access.permissions import fingerprint
+from headway.model.jobs.job import Actor
+from headway.store.access import sessions
 from headway.store.db import open_database
 from tests.support.life import Life
 

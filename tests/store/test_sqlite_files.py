@@ -10,10 +10,13 @@ import apsw
 import pytest
 
 from headway.errors import HeadwayError, Refused, Unreachable
-from headway.store import sqlite
 from headway.store.db import Database, open_database
-from headway.store.migrate import migrate
-from headway.store.sqlite import SqliteDatabase, lib_version, refuse_affected
+from headway.store.migrations import migrate
+from headway.store.sqlite import busy
+from headway.store.sqlite import database as sqlite_database
+from headway.store.sqlite.backup import backup
+from headway.store.sqlite.database import SqliteDatabase
+from headway.store.sqlite.version import lib_version, refuse_affected
 from tests.support.life import Life, raw_connection
 
 # --- the library ---
@@ -35,7 +38,7 @@ def test_the_library_in_use_is_not_affected_and_is_the_one_that_is_asked(
 ) -> None:
     assert ".".join(map(str, lib_version())) == apsw.sqlite_lib_version()
     refuse_affected(lib_version())
-    monkeypatch.setattr(sqlite, "lib_version", lambda: (3, 51, 2))
+    monkeypatch.setattr(sqlite_database, "lib_version", lambda: (3, 51, 2))
     with pytest.raises(Refused, match=r"3\.51\.2"):
         open_database(empty_sqlite_url)
     assert not Path(empty_sqlite_url).exists()
@@ -56,21 +59,21 @@ def test_every_connection_syncs_every_commit(empty_sqlite_url: str) -> None:
         with database.read(), database.read(), database.read():
             life.enqueue()
         waiter = database.waiter()
-        database.backup(empty_sqlite_url + ".copy")
+        backup(database, empty_sqlite_url + ".copy")
         assert len(database.connections) >= 4
         for connection in database.connections:
             assert pragma(connection, "synchronous") == 2
             assert pragma(connection, "journal_mode") == "wal"
             assert pragma(connection, "foreign_keys") == 1
         waiter.close()
-        assert pragma(database.writer, "wal_autocheckpoint") == 1000
+        assert pragma(database.writer, "wal_autocheckpoint") == 0  # beside the commits, not in them
     copy = open_database(empty_sqlite_url + ".copy")
     assert copy.check() == []
     copy.close()
 
 
 def test_a_pragma_that_is_not_accepted_is_a_refusal(empty_sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sqlite.PRAGMAS, "journal_mode", "nonsense")
+    monkeypatch.setitem(sqlite_database.PRAGMAS, "journal_mode", "nonsense")
     with pytest.raises(Refused, match="did not accept journal_mode"):
         open_database(empty_sqlite_url)
 
@@ -233,7 +236,7 @@ def test_a_whole_file_is_fine(tmp_path: Path, whole: bytes) -> None:
 
 
 def test_a_lock_that_is_never_let_go_is_said(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(busy, "BUSY_SECONDS", 0.05)
     with Life(sqlite_url) as life, raw_connection(sqlite_url) as other:
         other.execute("begin immediate")
         with pytest.raises(Unreachable, match="kept the database locked"):

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from headway.engine import limits
-from headway.model.estimate import Estimate
-from headway.model.outcome import Completed
-from headway.model.plan import NewGroup, NewMember
-from headway.model.policies import Concurrency
-from headway.model.waiting import Explanation
-from headway.store import choosing, claims, queue_reading, reservations
+from headway.engine.client import limits
+from headway.model.explain.blockers import Explanation
+from headway.model.explain.forecast import Estimate
+from headway.model.groups.group import NewGroup, NewMember
+from headway.model.jobs.outcome import Completed
+from headway.model.queue.policies import Concurrency
 from headway.store.db import Tx
-from headway.store.lanes import Lanes
+from headway.store.queue import claims, queue_views, reservations, select
+from headway.store.queue.lanes import BucketCache
 from headway.verify import check
 from tests.support.life import ADA, FINAL, HOUR, TASK, Life
 
@@ -55,11 +55,11 @@ class Stages(Life):
         return self.database.transact("reserve", work)
 
     def granted(self) -> list[int]:
-        lanes = Lanes(self.database)
+        lanes = BucketCache(self.database)
 
         def work(tx: Tx) -> list[int]:
             view, _ = claims.lock_and_look(tx, lanes, ADA)
-            return [one.id for one in choosing.settle_reservations(tx, view, lanes) if one.granted_at is not None]
+            return [one.id for one in select.settle_reservations(tx, view, lanes) if one.granted_at is not None]
 
         return self.database.transact("look", work)
 
@@ -75,7 +75,7 @@ class Stages(Life):
 
     def explain(self, job_id: int) -> Explanation:
         with self.database.read() as tx:
-            return queue_reading.explain(tx, 1, job_id)
+            return queue_views.explain(tx, 1, job_id)
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from headway.store import groups
 from headway.store.db import Tx
+from headway.store.groups import advance as groups
 from tests.store.test_plans import SERIES, Recorded, check_postgres, check_sqlite
 from tests.support.life import Life
 from tests.support.plans import job_of, make

@@ -15,8 +15,18 @@ import pytest
 
 from headway.clock import micros
 from headway.errors import NotFound, WrongState
-from headway.model.outcome import Completed, Failed, FailureKind, Interrupted, Lost, Outcome, Skipped, Stopped
-from headway.model.states import State
+from headway.model.jobs.outcome import (
+    Completed,
+    Failed,
+    FailureKind,
+    Interrupted,
+    Lost,
+    NeverBegan,
+    Outcome,
+    Skipped,
+    StoppedByRequest,
+)
+from headway.model.jobs.states import State
 from headway.store.db import Row
 from tests.support.life import BROKEN, FINAL, HOUR, Life
 
@@ -50,6 +60,7 @@ budget        -         -         -         -         FAILED    FAILED       CAN
 timeout       -         -         -         -         FAILED+   PAUSED       CANCELLED  -         -         -         -       -       -       -       -         -
 stopped       -         -         -         -         FAILED+   PAUSED       CANCELLED  -         -         -         -       -       -       -       -         -
 shutdown      -         -         -         -         FAILED+   PAUSED       CANCELLED  -         -         -         -       -       -       -       -         -
+never_began   -         -         -         -         FAILED+   PAUSED       CANCELLED  -         -         -         -       -       -       -       -         -
 lost          -         -         -         -         FAILED+   PAUSED       CANCELLED  -         -         -         -       -       -       -       -         -
 remains       -         -         -         -         ERROR     PAUSED       CANCELLED  -         -         -         -       -       -       -       -         -
 """  # noqa: E501
@@ -82,6 +93,7 @@ budget        -         -         -         -         ERROR     ERROR        CAN
 timeout       -         -         -         -         FAILED+   PAUSED       CANCELLED  -         -
 stopped       -         -         -         -         PAUSED    PAUSED       CANCELLED  -         -
 shutdown      -         -         -         -         PAUSED    PAUSED       CANCELLED  -         -
+never_began   -         -         -         -         FAILED+   PAUSED       CANCELLED  -         -
 lost          -         -         -         -         FAILED+   PAUSED       CANCELLED  -         -
 remains       -         -         -         -         ERROR     PAUSED       CANCELLED  -         -
 """
@@ -95,8 +107,9 @@ OUTCOMES: dict[str, Outcome] = {
     "bad_params": Failed(FailureKind.BAD_PARAMS, "no topic"),
     "budget": Failed(FailureKind.BUDGET, "tokens used up"),
     "timeout": Failed(FailureKind.TIMEOUT, "ran longer than 5s"),
-    "stopped": Stopped(),
+    "stopped": StoppedByRequest(),
     "shutdown": Interrupted(),
+    "never_began": NeverBegan("no process could be started for it"),
     "lost": Lost("the worker is gone"),
     "remains": Lost("its processes could not be ended", remains=True),
 }
@@ -269,7 +282,7 @@ def test_bringing_a_retry_forward_cannot_change_what_was_dispatched(shared_life:
     waiting = life.client.retry(job_id).id
     claim = life.claim(waiting)
     life.client.interrupt(waiting)
-    assert life.end(claim, Stopped())
+    assert life.end(claim, StoppedByRequest())
     life.client.resume(waiting)
     before = life.everything()
     with pytest.raises(WrongState, match=r"^Cannot modify params after dispatch$"):

@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from headway.errors import BadInput, NotFound
-from headway.model.outcome import Completed
-from headway.model.targets import TargetState, TargetView
-from headway.store import lanes, lanes_reading, pages, reading, reports, reservations, targets
+from headway.model.jobs.outcome import Completed
+from headway.model.queue.target import TargetState, TargetView
+from headway.store import paging
 from headway.store.db import Tx
-from headway.store.pages import Filters
+from headway.store.jobs import reports
+from headway.store.jobs import views as job_views
+from headway.store.paging import Filters
+from headway.store.queue import lane_views, lanes, reservations, targets
 from tests.support.life import ADA, FINAL, TASK, Life
 
 TENANT = 1
@@ -120,7 +123,7 @@ def test_another_tenants_targets_are_not_there(life: Life) -> None:
         assert targets.listed(tx, 2).items == []
         assert targets.blocked(tx, 2) == []
         with pytest.raises(NotFound):
-            reading.list_jobs(tx, 2, Filters(target="desk-1"))
+            job_views.list_jobs(tx, 2, Filters(target="desk-1"))
 
 
 # --- lists --------------------------------------------------------------------------------------------------------
@@ -155,7 +158,7 @@ def test_what_waits_for_a_person(life: Life) -> None:
 def test_a_cursor_of_another_list_is_refused(life: Life) -> None:
     life.enqueue(target="desk-1")
     with life.database.read() as tx:
-        for cursor in (pages.make_cursor(99), "what", ""):
+        for cursor in (paging.make_cursor(99), "what", ""):
             with pytest.raises(BadInput, match="cursor"):
                 targets.listed(tx, TENANT, cursor=cursor)
         with pytest.raises(BadInput, match="limit must be from 1 to 200"):
@@ -165,8 +168,8 @@ def test_a_cursor_of_another_list_is_refused(life: Life) -> None:
 def test_names_of_targets_come_with_their_jobs(life: Life) -> None:
     ids = [life.enqueue(target=name) for name in ("b", "a", None, "b")]
     with life.database.read() as tx:
-        found = {one.job.id: one.target for one in reading.list_jobs(tx, TENANT).items}
-        on_b = [one.job.id for one in reading.list_jobs(tx, TENANT, Filters(target="b")).items]
+        found = {one.job.id: one.target for one in job_views.list_jobs(tx, TENANT).items}
+        on_b = [one.job.id for one in job_views.list_jobs(tx, TENANT, Filters(target="b")).items]
     assert found == dict(zip(ids, ("b", "a", None, "b"), strict=True))
     assert on_b == [ids[3], ids[0]]
 
@@ -182,8 +185,8 @@ def test_lanes_with_what_is_on_them(life: Life) -> None:
     life.set_limit(3)
     assert start(life, 9) == [1, 3, 4]
     with life.database.read() as tx:
-        found = {one.name: (one.kind, one.limit, one.running, one.waiting) for one in lanes_reading.listed(tx, TENANT)}
-        others = {one.name: (one.running, one.waiting) for one in lanes_reading.listed(tx, 2)}
+        found = {one.name: (one.kind, one.limit, one.running, one.waiting) for one in lane_views.listed(tx, TENANT)}
+        others = {one.name: (one.running, one.waiting) for one in lane_views.listed(tx, 2)}
     assert found == {
         "global": ("policy", 3, 3, 1),
         "ollama": ("resource", 1, 1, 1),
@@ -233,12 +236,12 @@ def crowded(shared_life: Life) -> Life:
 
 def test_no_more_is_counted_than_a_page_may_cost(crowded: Life) -> None:
     one = shown(crowded, "crowded")
-    assert (one.waiting, one.at_least) == (pages.BUDGET, True)
+    assert (one.waiting, one.at_least) == (paging.BUDGET, True)
     with crowded.database.read() as tx:
         page = targets.listed(tx, TENANT)
-        (lane,) = lanes_reading.listed(tx, TENANT)
+        (lane,) = lane_views.listed(tx, TENANT)
     assert [(one.name, one.waiting, one.at_least) for one in page.items] == [
-        ("crowded", pages.BUDGET // 2, True),
+        ("crowded", paging.BUDGET // 2, True),
         ("quiet", 0, False),
     ]
     assert (lane.at_least, lane.waiting < MANY) == (True, True)

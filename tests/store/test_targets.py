@@ -8,12 +8,21 @@ from typing import Any
 import pytest
 
 from headway.app import App
-from headway.engine.client import Client
-from headway.engine.recovery import Recovery
+from headway.engine.client.client import Client
+from headway.engine.maintenance.recovery import Recovery
 from headway.errors import NotFound, WrongState
-from headway.model.job import Claim, Options
-from headway.model.outcome import Completed, Failed, FailureKind, Interrupted, Lost, Outcome, Skipped, Stopped
-from headway.model.retry import RetryPolicy
+from headway.model.jobs.job import Claim, Options
+from headway.model.jobs.outcome import (
+    Completed,
+    Failed,
+    FailureKind,
+    Interrupted,
+    Lost,
+    Outcome,
+    Skipped,
+    StoppedByRequest,
+)
+from headway.model.jobs.retry import RetryPolicy
 from headway.store import workers
 from tests.support.life import ADA, BROKEN, FINAL, Life
 
@@ -281,12 +290,12 @@ def test_an_interrupt_pauses_it_and_a_cancel_opens_the_target(life: Life) -> Non
     job_id, behind = life.enqueue(target="desk"), life.enqueue(target="desk")
     (claim,) = life.claim_next(9)
     life.client.interrupt(job_id)
-    assert life.end(claim, Stopped())
+    assert life.end(claim, StoppedByRequest())
     assert (life.status(job_id), life.claim_next(9)) == ("PAUSED", [])
     life.client.resume(job_id)
     (claim,) = life.claim_next(9)
     life.client.cancel(job_id)
-    assert life.end(claim, Stopped())
+    assert life.end(claim, StoppedByRequest())
     assert life.status(job_id) == "CANCELLED"
     assert ids(life.claim_next(9)) == [behind]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headway.errors import BadInput, NotFound, WrongState
-from headway.model.job import Options
+from headway.model.jobs.job import Options
 from tests.support.life import Life
 from tests.support.schedules import teach
 

@@ -10,18 +10,19 @@ from typing import Any
 import psycopg
 import pytest
 
-from headway.engine import limits
-from headway.engine.client import Client
+from headway.engine.client import limits
+from headway.engine.client.client import Client
 from headway.errors import BadInput, NotFound, Refused, WrongState
-from headway.model.outcome import Completed
-from headway.model.plan import NewGroup
-from headway.model.policies import Concurrency
-from headway.model.tenant import Allowance
-from headway.store import claims, queue_reading
+from headway.model.access.tenants import Allowance
+from headway.model.groups.group import NewGroup
+from headway.model.jobs.outcome import Completed
+from headway.model.queue.policies import Concurrency
 from headway.store.db import Tx
-from headway.store.lanes import Lanes
+from headway.store.queue import claims, queue_views
+from headway.store.queue.lanes import BucketCache
 from headway.verify import check
 from tests.store.test_plans import recording
+from tests.support import committed
 from tests.support.life import ADA, BROKEN, Life
 from tests.support.pair import Pair
 from tests.support.plans import member
@@ -63,7 +64,7 @@ def test_a_tenant_is_made_limited_and_switched_off_and_on(life: Life) -> None:
 def test_what_cannot_be_is_refused(life: Life) -> None:
     tenants = life.client.tenants
     tenants.create("shop")
-    for name, hint in (("shop", "already"), ("*", "everybody"), ("", "1 to 200"), ("a\nb", "control")):
+    for name, hint in (("shop", "already"), ("*", "every tenant"), ("", "1 to 200"), ("a\nb", "control")):
         with pytest.raises(BadInput, match=hint) as caught:
             tenants.create(name)
         assert caught.value.field == "name"
@@ -114,7 +115,7 @@ def test_nothing_of_an_inactive_tenant_starts_and_it_gets_nothing_new(life: Life
     assert life.claim_next(5) == []
     assert life.end(running[0], Completed())  # what ran has ended
     (blocked,) = [one for one in explained(life, client) if one.kind == "paused"]
-    assert blocked.detail == "the tenant shop is inactive: headway tenants activate shop lets it go on"
+    assert blocked.detail == "the tenant shop is inactive: activate it with headway tenants activate shop"
     assert blocked.since == life.clock.now()
     life.client.tenants.activate("shop")
     assert len(life.claim_next(5)) == 1
@@ -124,8 +125,8 @@ def test_nothing_of_an_inactive_tenant_starts_and_it_gets_nothing_new(life: Life
 
 def explained(life: Life, client: Client) -> list[Any]:
     with life.database.read() as tx:
-        (one,) = queue_reading.queue(tx, client.tenant_id)
-        return list(queue_reading.explain(tx, client.tenant_id, one.view.job.id).blockers)
+        (one,) = queue_views.queue(tx, client.tenant_id)
+        return list(queue_views.explain(tx, client.tenant_id, one.view.job.id).blockers)
 
 
 def test_ticks_of_an_inactive_tenant_are_skipped(life: Life) -> None:
@@ -162,7 +163,7 @@ def test_more_jobs_than_may_wait_are_refused_all_or_none(life: Life) -> None:
         lambda: client.enqueue_alike(life.new(), ["{}", "{}"]),
         lambda: client.groups.create(NewGroup("g", "sequential", "stop", (member(life, 0, "a"), member(life, 1, "b")))),
     ):
-        with pytest.raises(Refused, match="3 jobs that wait at most") as caught:
+        with pytest.raises(Refused, match="at most 3 jobs that wait") as caught:
             attempt()
         assert (caught.value.code, caught.value.facts["most"]) == ("limit_reached", 3)
     client.enqueue(life.new(delay=5_000_000))
@@ -197,7 +198,7 @@ def test_more_schedules_than_may_be_are_refused(life: Life) -> None:
     life.client.tenants.edit("shop", {"max_schedules": 2})
     client.schedules.create("a", DAILY)
     client.schedules.create("b", DAILY)
-    with pytest.raises(Refused, match="2 schedules at most") as caught:
+    with pytest.raises(Refused, match="at most 2 schedules") as caught:
         client.schedules.create("c", DAILY)
     assert caught.value.code == "limit_reached"
     client.schedules.delete("a")
@@ -212,7 +213,7 @@ def test_no_more_jobs_run_than_may(life: Life) -> None:
     running = life.claim_next(9)
     assert [claim.job_id for claim in running] == ids[:2]
     with life.database.read() as tx:
-        found = queue_reading.explain(tx, client.tenant_id, ids[2]).blockers
+        found = queue_views.explain(tx, client.tenant_id, ids[2]).blockers
     assert [(one.kind, one.detail, one.by) for one in found] == [
         ("lane", "the tenant shop is at its limit: 2 of 2 run", f"job {ids[0]}, job {ids[1]}"),
     ]
@@ -233,11 +234,11 @@ def test_who_frees_a_place_of_a_tenant_tells_the_others(postgres_life: Life) -> 
     woken: list[bool] = []
 
     def turn(tx: Tx) -> None:
-        assert claims.complete(tx, life.worker_id, life.actor(), {claim.job_id: claim.fence}, {})()
-        lanes = Lanes(life.database)
+        assert claims.complete(tx, life.worker_id, life.actor(), {claim.job_id: claim.fence}, {}).result()
+        lanes = BucketCache(life.database)
         view, _ = claims.lock_and_look(tx, lanes, life.actor())
         who = {"worker_id": life.worker_id, "actor": life.actor(), "slots": [7]}
-        claims.claim(tx, view, lanes, **who, knows=lambda task: task != "elsewhere", freed=True)  # type: ignore[arg-type]
+        committed.claim(tx, view, lanes, **who, knows=lambda task: task != "elsewhere", freed=True)
         woken.append(tx.wakes)
 
     life.database.transact("turn", turn)
@@ -274,7 +275,7 @@ def test_turns_cost_nothing_while_one_tenant_has_work(life: Life) -> None:
     unlimited(life)
 
     def names() -> list[str]:
-        lanes = Lanes(life.database)
+        lanes = BucketCache(life.database)
         life.claim_next(lanes=lanes)
         with recording(life) as found:
             life.claim_next(lanes=lanes)
@@ -323,7 +324,7 @@ def test_two_who_make_schedules_at_once_do_not_both_get_the_last(postgres_url: s
         with pair.open_at("create_schedule:add_schedule", lambda: make("a", DAILY)) as first:
             second = pair.waiting(lambda: make("b", DAILY))
         first.result()
-        with pytest.raises(Refused, match="1 schedules at most"):
+        with pytest.raises(Refused, match="at most 1 schedules"):
             second.result()
 
 

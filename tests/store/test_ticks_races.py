@@ -8,11 +8,11 @@ from itertools import pairwise
 
 import pytest
 
-from headway.engine.firing import fire, ready
-from headway.engine.scheduler import ASIDE, Scheduler
+from headway.engine.scheduler.fire import fire, ready
+from headway.engine.scheduler.scheduler import ASIDE, Scheduler
 from headway.errors import WrongState
-from headway.model.outcome import Completed
-from headway.store import schedules
+from headway.model.jobs.outcome import Completed
+from headway.store.schedules import schedules
 from headway.testing import FrozenClock
 from headway.verify import check
 from tests.support.life import Life

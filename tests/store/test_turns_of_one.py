@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from headway.model.job import Claim
-from headway.store import claims, workers
+from headway.model.jobs.job import Claim
+from headway.store import workers
 from headway.store.db import Row, Tx
+from headway.store.queue import claims
+from tests.support import committed
 from tests.support.life import BROKEN, HOUR, Life
 
 # What differs between two jobs that are otherwise the same.
@@ -115,7 +117,7 @@ def test_one_is_taken_as_many_are(life: Life, name: str) -> None:
     def batch(tx: Tx) -> list[Row]:
         return tx.run("take", picks=json.dumps({many: 902}), worker_id=worker_id, actor=actor.text())
 
-    taken = life.database.transact("one", lambda tx: claims.take(tx, worker_id, actor, [one], [901]))
+    taken = life.database.transact("one", lambda tx: committed.take(tx, worker_id, actor, [one], [901]))
     theirs = [claim._replace(job_id=one, slot=901) for claim in map(Claim._make, life.database.transact("many", batch))]
     assert taken == theirs
     assert left(life, one) == left(life, many)
@@ -138,7 +140,9 @@ def test_one_ends_as_many_do(life: Life, name: str, result: str | None) -> None:
         )
 
     def single(tx: Tx) -> set[int]:
-        return claims.complete(tx, worker_id, actor, {one: case.fence}, {} if result is None else {one: result})()
+        return claims.complete(
+            tx, worker_id, actor, {one: case.fence}, {} if result is None else {one: result}
+        ).result()
 
     landed = life.database.transact("one", single)
     theirs = life.database.transact("many", batch)

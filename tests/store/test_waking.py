@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
 
-from headway.engine.finish import Ended, finish
-from headway.model.outcome import Completed
+from headway.engine.worker.finish import Ended, finish
+from headway.model.jobs.outcome import Completed
 from headway.store.db import Database, Tx
-from headway.store.postgres import PostgresDatabase, PostgresWaiter
+from headway.store.postgres.database import PostgresDatabase
+from headway.store.postgres.notifications import PostgresWaiter
 from tests.support.life import Life
 from tests.support.plans import job_of, make
 from tests.support.waiting import until
@@ -46,6 +48,25 @@ def test_who_made_the_work_is_not_woken_by_it(two: tuple[PostgresDatabase, Postg
     until(far.event.is_set, "the other process")
     make_work(ours)
     assert maker.event.is_set()
+
+
+def test_a_commit_stands_where_no_thread_can_be_started_to_tell_of_it(
+    two: tuple[PostgresDatabase, PostgresDatabase], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that was told of a failure after its commit would not know what it holds."""
+    ours, theirs = two
+    far, start = waiting(theirs), threading.Thread.start
+
+    def cramped(thread: threading.Thread) -> None:
+        if thread.name == "headway-notify":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as cramping:
+        cramping.setattr(threading.Thread, "start", cramped)
+        make_work(ours)
+    make_work(ours)
+    until(far.event.is_set, "the other process")
 
 
 def test_our_own_notification_wakes_nobody_again(two: tuple[PostgresDatabase, PostgresDatabase]) -> None:

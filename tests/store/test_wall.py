@@ -6,27 +6,31 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from headway.engine.client import Client
+from headway.engine.client.client import Client
 from headway.errors import Unreachable
-from headway.model.outcome import Completed
-from headway.model.plan import NewGroup
-from headway.store import reading
+from headway.model.groups.group import NewGroup
+from headway.model.jobs.outcome import Completed
 from headway.store.db import open_database
-from headway.store.migrate import migrate
-from headway.store.postgres import PostgresDatabase, PostgresTx
-from headway.store.wall import ON, Walled, wall_state, walled
+from headway.store.jobs import views as job_views
+from headway.store.migrations import migrate
+from headway.store.postgres.database import PostgresDatabase
+from headway.store.postgres.row_security import ON, TenantScopedDatabase, row_security, walled
+from headway.store.postgres.transaction import PostgresTx
 from headway.testing import FrozenClock
-from tests.store.test_pooler import Pooled
+from tests.docs.pages import blocks
 from tests.support.life import ADA, Life
+from tests.support.pgbouncer import Pooler
 from tests.support.plans import member
 from tests.support.schedules import teach
 from tests.support.tenants import Things, add_tenant, furnish
 
+TENANTS = Path(__file__).parents[2] / "docs" / "tenants.md"
 # Nobody's in particular. Whatever else is in the schema belongs to tenants, and must be behind the wall.
 SHARED = {
     *("hw_schema", "hw_setting", "hw_worker", "hw_process", "hw_task", "hw_touched", "hw_pruning", "hw_outbox"),
@@ -57,7 +61,7 @@ def owner(table: str) -> str:
     """Whose a row is, in SQL."""
     if table == "hw_tenant":
         return "t.id"
-    of_job = table in ("hw_result", "hw_report", "hw_log", "hw_artifact")
+    of_job = table in ("hw_result", "hw_report", "hw_log", "hw_artifact", "hw_wait")
     return "(select j.tenant_id from hw_job j where j.id = t.job_id)" if of_job else "t.tenant_id"
 
 
@@ -72,8 +76,8 @@ def test_what_another_tenant_owns_is_not_there_and_cannot_be_written(two: tuple[
     numbers = {name: number for number, name in life.sql("select id, name from hw_tenant")}
     mine, theirs = numbers[one.tenant], numbers[other.tenant]
     database = walled(life.database, mine)
-    assert isinstance(database, Walled)
-    for table in sorted(set(tables(life)) - SHARED - {"hw_lane", "hw_turn", "hw_session"}):
+    assert isinstance(database, TenantScopedDatabase)
+    for table in sorted(set(tables(life)) - SHARED - {"hw_lane", "hw_turn", "hw_session", "hw_key"}):
         whose = owner(table)
         foreign = life.sql(f"select row_to_json(t)::text from {table} t where {whose} = {theirs}")
         own = life.sql(f"select count(*) from {table} t where {whose} = {mine}")
@@ -89,7 +93,7 @@ def test_what_another_tenant_owns_is_not_there_and_cannot_be_written(two: tuple[
         write(database, table, f"delete from {table}")
 
 
-def write(database: Walled, table: str, text: str, row: dict[str, Any] | None = None) -> None:
+def write(database: TenantScopedDatabase, table: str, text: str, row: dict[str, Any] | None = None) -> None:
     """Refused by the wall, by a missing right, or by a trigger that lets nobody do it."""
     tx = database.begin("forbidden")
     try:
@@ -102,7 +106,7 @@ def write(database: Walled, table: str, text: str, row: dict[str, Any] | None = 
     ), f"{table}: {caught.value!r}"
 
 
-def changed(database: Walled, text: str, table: str) -> int:
+def changed(database: TenantScopedDatabase, text: str, table: str) -> int:
     tx = database.begin("forbidden")
     try:
         return int(tx.connection.execute(text).rowcount)
@@ -120,7 +124,7 @@ def test_turns_are_nobodys_business(two: tuple[Life, Things, Things]) -> None:
 
 
 def test_sessions_are_begun_and_found_beyond_it_and_are_not_there_behind_it(two: tuple[Life, Things, Things]) -> None:
-    """Also for a role that was granted all tables, as docs/tenants.md says."""
+    """Also for a role that was granted all tables."""
     life, one, _ = two
     mine = life.client.tenants.get(one.tenant).id
     client = life.client.sibling(ADA, one.tenant)
@@ -135,12 +139,26 @@ def test_sessions_are_begun_and_found_beyond_it_and_are_not_there_behind_it(two:
     life.sql_write("grant select, insert, update, delete on hw_session to headway_tenant")
     with database.read() as tx:
         assert tx.connection.execute("select count(*) from hw_session").fetchall() == [(0,)]  # type: ignore[attr-defined]
-    assert isinstance(database, Walled)
+    assert isinstance(database, TenantScopedDatabase)
     assert changed(database, "delete from hw_session", "hw_session") == 0
     text = "insert into hw_session (id, hash, token_id, created_at, expires_at) select 9, 'x', id, 0, 1 from hw_token"
     write(database, "hw_session", text)
     client.sessions.end(session)
     assert life.sql("select count(*) from hw_session") == [(0,)]
+
+
+def test_the_keys_of_the_installation_are_not_there_behind_it(two: tuple[Life, Things, Things]) -> None:
+    """Also for a role that was granted all tables."""
+    life, one, _ = two
+    client = life.client.sibling(ADA, one.tenant)
+    client.database = database = walled(life.database, life.client.tenants.get(one.tenant).id)
+    assert client.sessions.cookie_key() == life.client.sessions.cookie_key()
+    with database.read() as tx, pytest.raises(Unreachable, match="hw_key"):
+        tx.run("cookie_key")
+    life.sql_write("grant select, insert, update, delete on hw_key to headway_tenant")
+    with database.read() as tx:
+        assert tx.run("cookie_key") == []
+    life.sql_write("revoke all on hw_key from headway_tenant")
 
 
 def test_lanes_are_ones_own_and_everybodys(two: tuple[Life, Things, Things]) -> None:
@@ -166,7 +184,7 @@ def test_who_is_behind_it_without_a_tenant_sees_nothing(two: tuple[Life, Things,
 def behind(life: Life, name: str) -> Client:
     client = add_tenant(life, name)
     client.database = walled(life.database, client.tenant_id)
-    assert isinstance(client.database, Walled)
+    assert isinstance(client.database, TenantScopedDatabase)
     return client
 
 
@@ -221,14 +239,14 @@ def test_a_job_made_behind_it_runs_like_any_other(postgres_life: Life) -> None:
     assert claim.job_id == job_id
     assert life.end(claim, Completed('{"ok":true}'))
     with client.database.read() as tx:
-        shown = reading.view(tx, client.tenant_id, job_id)
+        shown = job_views.view(tx, client.tenant_id, job_id)
     assert shown.run is not None
     assert shown.run.result == '{"ok":true}'
 
 
-def test_it_holds_for_its_transaction_only_also_behind_a_pooler(postgres_url: str) -> None:
+def test_it_holds_for_its_transaction_only_also_behind_a_pooler(pooler: Pooler, postgres_url: str) -> None:
     clock = FrozenClock()
-    database = Pooled(postgres_url, listen=postgres_url, clock=clock)
+    database = PostgresDatabase(pooler.pooled(postgres_url), listen=postgres_url, clock=clock)
     with Life(postgres_url, database=database, clock=clock) as life:
         teach(life)
         here, client = life.enqueue(), behind(life, "walled")
@@ -274,7 +292,7 @@ def test_statements_find_their_rows_by_an_index_behind_it_too(postgres_life: Lif
     params = {**NO_FILTER, "ids": json.dumps(ids[:50]), "tenant_id": client.tenant_id, "mask": 1023}
     params |= {"since": 0, "until": 2**62, "limit": 50}
     database = client.database
-    assert isinstance(database, Walled)
+    assert isinstance(database, TenantScopedDatabase)
     for name in READING:
         with database.read() as tx:
             assert isinstance(tx, PostgresTx)
@@ -290,7 +308,7 @@ def test_statements_find_their_rows_by_an_index_behind_it_too(postgres_life: Lif
 def test_on_sqlite_there_is_none_and_it_says_so(sqlite_life: Life) -> None:
     assert walled(sqlite_life.database, 1) is sqlite_life.database
     with sqlite_life.database.read() as tx:
-        assert wall_state(tx).startswith("none: SQLite")
+        assert str(row_security(tx)).startswith("none: SQLite")
 
 
 @contextmanager
@@ -322,21 +340,52 @@ def test_an_owner_that_may_not_become_the_role_has_no_wall_until_it_may(
     database = PostgresDatabase(owned_url)
     migrate(database)
     with database.read() as tx:
-        state = wall_state(tx)
+        state = str(row_security(tx))
         user = tx.connection.info.user  # type: ignore[attr-defined]
     assert state.startswith("off: "), state
     assert walled(database, 1) is database
     with psycopg.connect(empty_postgres_url, autocommit=True) as raw:
+        if not raw.execute("select 1 from pg_roles where rolname = 'headway_tenant'").fetchall():
+            raw.execute("create role headway_tenant nologin")
         raw.execute(f'grant headway_tenant to "{user}"')
     with database.read() as tx:
-        state = wall_state(tx)
-    if state != ON:
+        state = str(row_security(tx))
+    if state != str(ON):
         assert "may not use the tables" in state
         with psycopg.connect(owned_url, autocommit=True) as raw:
             raw.execute("grant usage on schema public to headway_tenant")
             raw.execute("grant select on all tables in schema public to headway_tenant")
-    assert isinstance(walled(database, 1), Walled)
+    assert isinstance(walled(database, 1), TenantScopedDatabase)
     database.close()
+
+
+RIGHTS = """
+select table_name, privilege_type from information_schema.role_table_grants
+where grantee = 'headway_tenant' and table_schema = 'public'
+union all
+select c.relname, a.privilege_type from pg_class c, aclexplode(c.relacl) a
+where c.relkind = 'S' and a.grantee = 'headway_tenant'::regrole
+union all
+select n.nspname, a.privilege_type from pg_namespace n, aclexplode(n.nspacl) a
+where n.nspname = 'public' and a.grantee = 'headway_tenant'::regrole
+order by 1, 2
+"""
+
+
+def test_the_grants_by_hand_give_what_the_migrations_give(postgres_life: Life) -> None:
+    (by_hand,) = [block.text for block in blocks(TENANTS) if block.language == "sql"]
+    of_role = ("create role headway_tenant nologin", "grant headway_tenant to headway")
+    statements = [part.strip() for part in by_hand.split(";") if part.strip()]
+    assert statements[:2] == list(of_role)
+    with psycopg.connect(postgres_life.url, autocommit=True) as raw:
+        by_migrations = raw.execute(RIGHTS).fetchall()
+        assert len(by_migrations) > 50
+        for thing in ("all tables in schema public", "all sequences in schema public", "schema public"):
+            raw.execute(f"revoke all on {thing} from headway_tenant")
+        assert raw.execute(RIGHTS).fetchall() == []
+        for statement in statements[2:]:
+            raw.execute(statement)
+        assert raw.execute(RIGHTS).fetchall() == by_migrations
 
 
 def test_another_user_who_is_no_owner_sees_everything(postgres_life: Life) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
+from tests.support.packages import install
 from tests.support.waiting import until
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -24,7 +24,6 @@ FLAGS = [
     "--disable-sync",
     "--disable-dev-shm-usage",
 ]
-INSTALL_SECONDS = 600.0
 # A page waits four times as long as its last refresh took: on a slow machine half a minute is soon over.
 SECONDS = 60.0
 expect.set_options(timeout=SECONDS * 1000)  # by itself 5 s, whatever a page's own patience is
@@ -44,9 +43,7 @@ def _found() -> str | None:
 def _installed() -> str:
     if shutil.which("apt-get") is None or os.geteuid() != 0:
         raise RuntimeError("no Chromium: install it (apt install chromium), or name it in HEADWAY_TEST_CHROMIUM")
-    for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "chromium", "fonts-dejavu-core"]):
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        subprocess.run(command, check=True, timeout=INSTALL_SECONDS, env=environment, stdout=subprocess.DEVNULL)
+    install("chromium", "fonts-dejavu-core")
     found = _found()
     if found is None:
         raise RuntimeError("Chromium was installed and is not on the PATH: name it in HEADWAY_TEST_CHROMIUM")

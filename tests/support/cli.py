@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,9 @@ from typing import Any
 import pytest
 
 from headway.cli.main import main
+from headway.cli.stderr_log import LOGGERS
+from tests.support import shop
+from tests.support.deadlines import read_line
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = [sys.executable, "-m", "headway"]
@@ -78,15 +81,20 @@ class Here:
 
 @contextmanager
 def _process_as_before() -> Iterator[None]:
-    """Commands make the folder they are in importable, and those that serve log to the stderr of their process: here
-    both are gone before the process ends."""
-    logger = logging.getLogger("headway")
-    path, handlers, level, propagate = sys.path[:], logger.handlers[:], logger.level, logger.propagate
+    """Commands make the folder they are in importable, those that serve log to the stderr of their process, and those
+    that name an app configure it: here all of it is gone before the process ends."""
+    app = shop.app
+    settings = app._config, app._overrides.copy(), app._settings
+    loggers = [logging.getLogger(name) for name in ("headway", *LOGGERS)]
+    path, before = sys.path[:], [(logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
     try:
         yield
     finally:
-        sys.path[:], logger.handlers[:], logger.propagate = path, handlers, propagate
-        logger.setLevel(level)
+        app._config, app._overrides, app._settings = settings
+        sys.path[:] = path
+        for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):
+            logger.handlers[:], logger.propagate = handlers, propagate
+            logger.setLevel(level)
 
 
 def with_database(args: list[str], database: str | None) -> list[str]:
@@ -125,10 +133,12 @@ def program(
 
 
 @contextmanager
-def running(*args: object, cwd: Path, database: str | None = None, **more: str) -> Iterator[subprocess.Popen[str]]:
+def running(
+    *args: object, cwd: Path, database: str | None = None, prefix: Sequence[str] = (), **more: str
+) -> Iterator[subprocess.Popen[str]]:
     """A command that goes on until it is told to stop."""
     process = subprocess.Popen(
-        [*PROGRAM, *with_database([str(arg) for arg in args], database)],
+        [*prefix, *PROGRAM, *with_database([str(arg) for arg in args], database)],
         cwd=cwd,
         env=environment(**more),
         stdin=subprocess.DEVNULL,
@@ -145,13 +155,14 @@ def running(*args: object, cwd: Path, database: str | None = None, **more: str) 
             process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.communicate()
+            process.communicate(timeout=PATIENCE)
             raise
 
 
 def line_of(stream: Any, word: str) -> str:
     """The next line with a word in it; the program ending without one is a failure."""
-    for line in stream:
+    deadline = time.monotonic() + PATIENCE
+    while line := read_line(stream, f"a line with {word!r}", seconds=max(0.0, deadline - time.monotonic())):
         if word in line:
             return str(line)
     raise AssertionError(f"it ended without saying {word!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from headway.engine import processes
+from headway.engine.execution import process_tree
 from tests.support.cli import Answer as Said
 from tests.support.cli import Here
 from tests.support.life import Life
@@ -45,5 +45,5 @@ def is_file(cli: Here) -> bool:
 
 def kill(life: Life, worker_id: int) -> None:
     """As if the process of a worker of this machine had gone without a word."""
-    place = f"host = '{processes.host()}', boot = '{processes.boot_id()}'"
+    place = f"host = '{process_tree.host()}', boot = '{process_tree.boot_id()}'"
     life.sql_write(f"update hw_worker set {place}, pid = {os.getpid()}, process_start = 1 where id = {worker_id}")

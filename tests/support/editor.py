@@ -7,9 +7,10 @@ import re
 import threading
 from typing import Any
 
-from headway.model.schedule import Schedule
-from headway.store import reading
-from headway.store.pages import Filters
+from headway.model.schedules.definition import Schedule
+from headway.store.jobs import views as job_views
+from headway.store.paging import Filters
+from tests.support.deadlines import join
 from tests.support.service import Site
 
 STORY = {"task": "story.generate", "params": {"topic": "fog"}}
@@ -72,11 +73,11 @@ def filled_in(text: str) -> dict[str, str]:
 
 def jobs_of(site: Site) -> list[Any]:
     with site.app.database.read() as tx:
-        return reading.list_jobs(tx, site.app.client.tenant_id, Filters(), 10, None).items
+        return job_views.list_jobs(tx, site.app.client.tenant_id, Filters(), 10, None).items
 
 
 def work(site: Site) -> None:
     """Runs what can be run, in a thread: a browser has the event loop of this one."""
     worker = threading.Thread(target=site.drain)
     worker.start()
-    worker.join()
+    join(worker)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 from fastapi import FastAPI
@@ -16,15 +17,26 @@ async def generate(topic: str) -> dict[str, object]:
     return {"title": topic.title(), "pid": os.getpid()}
 
 
+@app.task("story.slowly")
+async def slowly() -> int:
+    await asyncio.sleep(0.3)
+    return os.getpid()
+
+
 @app.schedule("30 2 * * mon-fri", timezone="Europe/Berlin")
 @app.task("nightly")
 async def nightly() -> None: ...
 
 
 fastapi_app = FastAPI(lifespan=app.lifespan)
-fastapi_app.mount("/headway", app.asgi())
+fastapi_app.mount("/headway", app.asgi(open_on_loopback=True))
 
 
 @fastapi_app.post("/orders/{topic}")
 def order(topic: str) -> dict[str, int]:
     return {"job_id": generate.enqueue(topic=topic).id}
+
+
+@fastapi_app.post("/direct/{topic}")
+def direct(topic: str) -> dict[str, object]:
+    return dict(generate.call(topic=topic))

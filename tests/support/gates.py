@@ -6,8 +6,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from headway.store.db import Answer, Call, Row, Tx
-from headway.store.postgres import PostgresDatabase, PostgresTx
+from headway.store.db import Call, Row, Tx
+from headway.store.postgres.database import PostgresDatabase
+from headway.store.postgres.transaction import PostgresTx
+from headway.store.round_trip import Pending
 from tests.support.waiting import PATIENCE
 
 Action = Callable[[], object]
@@ -30,8 +32,11 @@ class GatedTx(PostgresTx):
         self._pass(name)
         return super().run(name, **params)
 
-    def send(self, name: str, /, **params: object) -> Answer:
+    def send(self, name: str, /, **params: object) -> Pending[list[Row]]:
         return Tx.send(self, name, **params)  # at once: who stands at a gate has done all that comes before it
+
+    def prepend(self, name: str, /, **params: object) -> None:
+        Tx.prepend(self, name, **params)
 
     def run_all(self, *calls: Call, commit: bool = False) -> list[list[Row]]:
         for name, _ in calls:

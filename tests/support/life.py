@@ -11,19 +11,22 @@ import apsw
 import psycopg
 
 from headway.clock import micros
-from headway.engine.client import Client
-from headway.engine.finish import Ended, finish
-from headway.engine.registry import Registry
-from headway.model.job import Actor, Claim, Job, NewJob, Options
-from headway.model.outcome import Completed, Failed, FailureKind, Lost, Outcome, Skipped, Stopped
-from headway.model.retry import RetryPolicy
-from headway.model.states import State
-from headway.store import choosing, claims, jobs, targets, workers
-from headway.store.claim_view import Likely
+from headway.engine.client.client import Client
+from headway.engine.tasks.registry import Registry
+from headway.engine.worker.finish import Ended, finish
+from headway.model.jobs.job import Actor, Claim, JobRecord, NewJob, Options
+from headway.model.jobs.outcome import Completed, Failed, FailureKind, Lost, Outcome, Skipped, StoppedByRequest
+from headway.model.jobs.retry import RetryPolicy
+from headway.model.jobs.states import State
+from headway.store import workers
 from headway.store.db import Database, Row, Tx, open_database
-from headway.store.lanes import Lanes
-from headway.store.migrate import migrate
+from headway.store.jobs import changes as jobs
+from headway.store.migrations import migrate
+from headway.store.queue import claims, select, targets
+from headway.store.queue.claim_snapshot import Likely
+from headway.store.queue.lanes import BucketCache
 from headway.testing import FrozenClock
+from tests.support import committed
 
 ADA = Actor("user", "7", "ada")
 TASK = "story.generate"
@@ -72,7 +75,7 @@ class Life:
         def work(tx: Tx) -> list[Claim]:
             if touched := {target for (target,) in tx.run("take_touched")}:
                 targets.choose_heads(tx, touched)
-            return claims.take(tx, owner, self.actor(owner), ids, slots)
+            return committed.take(tx, owner, self.actor(owner), ids, slots)
 
         return self.database.transact("claim", work)
 
@@ -82,12 +85,12 @@ class Life:
 
     def pick(self, count: int) -> list[int]:
         """What a claim would take now, in order."""
-        lanes = Lanes(self.database)
+        lanes = BucketCache(self.database)
 
         def work(tx: Tx) -> list[int]:
             tx.run("pin_plans")
             view, _ = claims.lock_and_look(tx, lanes, self.actor())
-            return [one.job_id for one in choosing.pick(tx, view, lanes, lambda _: True, count, grant=True)]
+            return [one.job_id for one in select.pick(tx, view, lanes, lambda _: True, count, grant=True)]
 
         return self.database.transact("pick", work)
 
@@ -98,12 +101,12 @@ class Life:
         worker_id: int | None = None,
         *,
         knows: Callable[[str], bool] = lambda _: True,
-        lanes: Lanes | None = None,
+        lanes: BucketCache | None = None,
     ) -> list[Claim]:
         """A claim as a worker makes it: lock, look, take."""
-        owner, lanes = worker_id or self.worker_id, lanes or Lanes(self.database)
+        owner, lanes = worker_id or self.worker_id, lanes or BucketCache(self.database)
         view, _ = claims.lock_and_look(tx, lanes, self.actor(owner), self._likely(tx, len(slots)))
-        return claims.claim(tx, view, lanes, worker_id=owner, actor=self.actor(owner), knows=knows, slots=slots)
+        return committed.claim(tx, view, lanes, worker_id=owner, actor=self.actor(owner), knows=knows, slots=slots)
 
     @staticmethod
     def _likely(tx: Tx, count: int) -> Likely | None:
@@ -122,7 +125,7 @@ class Life:
         ended = [Ended(claim, outcome)]
         return not self.database.transact("finish", lambda tx: finish(tx, owner, self.actor(owner), ended))
 
-    def run(self, job_id: int, outcome: Outcome) -> Job:
+    def run(self, job_id: int, outcome: Outcome) -> JobRecord:
         assert self.end(self.claim(job_id), outcome)
         return self.job(job_id)
 
@@ -179,7 +182,7 @@ class Life:
         job_id = self.enqueue(**fields)
         claim = self.claim(job_id)
         self.client.interrupt(job_id)
-        assert self.end(claim, Stopped())
+        assert self.end(claim, StoppedByRequest())
         return job_id
 
     def _error(self, **fields: Any) -> int:
@@ -214,12 +217,12 @@ class Life:
         job_id = self.enqueue(**fields)
         claim = self.claim(job_id)
         self.client.cancel(job_id)
-        assert self.end(claim, Stopped())
+        assert self.end(claim, StoppedByRequest())
         return job_id
 
     # --- looking ---
 
-    def job(self, job_id: int) -> Job:
+    def job(self, job_id: int) -> JobRecord:
         return self.client.get(job_id)
 
     def status(self, job_id: int) -> str:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from headway import App, Context, Fail
-from headway.composing import settle, supervisor
-from headway.model.states import State
+from headway.model.jobs.states import State
+from headway.runtime import settle, supervisor
 from tests.support.service import Site, running
 from tests.support.waiting import until
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from headway.model.states import State
+from headway.model.jobs.states import State
 
 Lane = tuple[str, int, str]  # kind, owner, name
 GLOBAL: Lane = ("policy", 0, "global")

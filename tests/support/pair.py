@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from headway.store import claims
+from headway.store.queue import claims
 from headway.testing import FrozenClock
 from tests.support.gates import Gate, Gated
 from tests.support.life import Life

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from headway.model.job import Options
-from headway.model.outcome import Completed, Outcome
-from headway.model.plan import Group, NewGroup, NewMember
-from headway.model.retry import RetryPolicy
-from headway.store import groups
+from headway.model.groups.group import Group, NewGroup, NewMember
+from headway.model.jobs.job import Options
+from headway.model.jobs.outcome import Completed, Outcome
+from headway.model.jobs.retry import RetryPolicy
+from headway.store.groups import advance as groups
 from tests.support.life import Life
 
 ONCE = Options(retry=RetryPolicy(max_attempts=0))

@@ -16,9 +16,11 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
+from tests.support.deadlines import read_line
 from tests.support.scratch import scratch_root
 
 _KEEPER = Path(__file__).with_name("keeper.py")
+_START_SECONDS = 240
 _STOP_SECONDS = 60
 _SETTINGS = {
     "max_connections": "200",
@@ -51,7 +53,7 @@ def postgres_server(*, directory: Path | None = None) -> Iterator[str]:
         assert keeper.stdin is not None
         assert keeper.stdout is not None
         try:
-            dsn = keeper.stdout.readline().strip()
+            dsn = read_line(keeper.stdout, "the address of PostgreSQL", seconds=_START_SECONDS).strip()
             if not dsn:
                 keeper.wait(_STOP_SECONDS)
                 errors.seek(0)

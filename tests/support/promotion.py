@@ -10,7 +10,7 @@ import psycopg
 
 from headway.app import App
 from headway.store.db import Row, open_database
-from headway.store.landing import refuse_used
+from headway.store.transfer.destination import refuse_used
 from tests.support.cli import Answer, Here, environment
 from tests.support.life import raw_connection
 
@@ -18,9 +18,9 @@ Rows = dict[str, list[Row]]
 # One command as a program of its own that dies at a place.
 DIES = """
 import sys
-from headway import faults
+from headway import fault_points
 from headway.cli.main import main
-faults.arm_from_environment()
+fault_points.arm_from_environment()
 sys.exit(main(sys.argv[1:]))
 """
 

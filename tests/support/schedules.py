@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from headway.engine.registry import make_spec
-from headway.engine.scheduler import Scheduler
-from headway.model.job import Options
-from headway.model.outcome import Completed, Outcome
-from headway.model.schedule import Schedule
+from headway.engine.scheduler.scheduler import Scheduler
+from headway.engine.tasks.registry import make_spec
+from headway.model.jobs.job import Options
+from headway.model.jobs.outcome import Completed, Outcome
+from headway.model.schedules.definition import Schedule
 from headway.store.db import Row
 from tests.support.life import Life
 

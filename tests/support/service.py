@@ -10,8 +10,8 @@ import httpx
 
 from headway import App, Fail
 from headway.api.server import Server
-from headway.composing import server, worker
-from headway.engine.worker import Worker
+from headway.engine.worker.worker import Worker
+from headway.runtime import server, worker
 from headway.testing import drain
 from tests.support.waiting import at_once
 
@@ -85,4 +85,4 @@ def running(app: App) -> Iterator[Site]:
                 visitor.close()
     finally:
         served.stop()
-        served.join()
+        served.join(60)

@@ -36,9 +36,15 @@ def skip() -> None:
 
 
 @app.task("shop.wait")
-async def wait(ctx: Context, seconds: float = 600.0) -> str:
+async def wait(ctx: Context, seconds: float = 600.0, stops_with: str = "") -> str:
+    """With `stops_with`, a request to stop takes effect when that file is there."""
     ctx.log.info("waiting")
-    await asyncio.sleep(seconds)
+    try:
+        await asyncio.sleep(seconds)
+    except asyncio.CancelledError:
+        while stops_with and not os.path.exists(stops_with):
+            await asyncio.sleep(0.02)
+        raise
     return "waited"
 
 

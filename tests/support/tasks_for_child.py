@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headway.engine.context import Context
+from headway.engine.execution.context import Context
 from headway.errors import Fail, LeaseLost, Retry, Skip
 
 FOR_EVER = 3600
@@ -397,6 +397,19 @@ def use_context_in_fork(ctx):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
+@task
+def end_forks(count):
+    """Forks, and asks each child to end before the child has run a line."""
+    ends = []
+    for _ in range(count):
+        pid = os.fork()
+        if pid == 0:
+            signal.pause()
+        os.kill(pid, signal.SIGTERM)
+        ends.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    return ends
+
+
 def square(n: int) -> int:
     return n * n
 
@@ -410,12 +423,3 @@ def use_pool():
 @task
 def leave_thread(ctx):
     threading.Thread(target=threading.Event().wait, args=(FOR_EVER,)).start()
-
-
-@task
-def print_when_told(fifo):
-    def chatter():
-        with open(fifo):  # waits for the other end
-            os.write(1, b"between the jobs\n")
-
-    threading.Thread(target=chatter, daemon=True).start()

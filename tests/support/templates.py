@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headway.store.db import open_database
-from headway.store.migrate import migrate
+from headway.store.migrations import migrate
 from tests.support.postgres import fresh_database, name_of
 from tests.support.scratch import scratch_directory
 
@@ -32,5 +32,5 @@ def postgres_template(admin_dsn: str) -> Iterator[str]:
 @contextmanager
 def sqlite_copy(template: Path, *, root: Path) -> Iterator[str]:
     with scratch_directory(root=root) as path:
-        shutil.copyfile(template, path / "headway.db")
+        shutil.copy(template, path / "headway.db")  # with its mode
         yield str(path / "headway.db")

@@ -6,13 +6,16 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from headway.engine.client import Client
-from headway.model.job import Claim
-from headway.model.outcome import Completed, Outcome, Stopped
-from headway.model.plan import NewGroup
-from headway.store import answers, claims, groups, targets
-from headway.store.answers import Key
+from headway.engine.client.client import Client
+from headway.model.groups.group import NewGroup
+from headway.model.jobs.job import Claim
+from headway.model.jobs.outcome import Completed, Outcome, StoppedByRequest
+from headway.store import idempotency
 from headway.store.db import Tx
+from headway.store.groups import advance as groups
+from headway.store.idempotency import Key
+from headway.store.queue import targets
+from tests.support import committed
 from tests.support.life import BROKEN, FINAL, Life
 from tests.support.plans import member
 from tests.support.schedules import teach
@@ -83,6 +86,7 @@ def furnish(life: Life, client: Client) -> Things:
         f"insert into hw_artifact (job_id, name, size, sha256, path, at) values ({ends['done']}, 'a', 1, 'x', 'y', 1)",
         f"insert into hw_turn (tenant_id, turn) values ({client.tenant_id}, 1)",
         f"insert into hw_report (job_id, at) values ({ends['done']}, 1)",
+        f"insert into hw_wait (job_id, fence, awaited_id) values ({ends['done']}, 1, {ends['failed']})",
     ):
         life.sql_write(text)
     client.webhooks.secret()
@@ -115,7 +119,7 @@ def _claim(life: Life, job_id: int) -> Claim:
     def work(tx: Tx) -> list[Claim]:
         if touched := {target for (target,) in tx.run("take_touched")}:
             targets.choose_heads(tx, touched)
-        return claims.take(tx, life.worker_id, life.actor(), [job_id], [slot])
+        return committed.take(tx, life.worker_id, life.actor(), [job_id], [slot])
 
     (claim,) = life.database.transact("claim", work)
     return claim
@@ -131,7 +135,7 @@ def _paused(life: Life, client: Client) -> int:
     job_id, _ = client.enqueue(life.new())
     claim = _claim(life, job_id)
     client.interrupt(job_id)
-    assert life.end(claim, Stopped())
+    assert life.end(claim, StoppedByRequest())
     return job_id
 
 
@@ -144,7 +148,7 @@ def _answer(life: Life, client: Client) -> None:
     key = Key(client.tenant_id, "POST /api/jobs", "k", "digest")
 
     def work(tx: Tx) -> None:
-        assert answers.take(tx, key) is None
+        assert idempotency.take(tx, key) is None
         tx.run("save_made", **key.place, made=json.dumps([1]))
 
     life.database.transact("answer", work)

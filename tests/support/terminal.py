@@ -90,5 +90,5 @@ def terminal(*args: object, cwd: Path, database: str | None = None, **more: str)
     finally:
         if process.poll() is None:
             process.kill()
-            process.wait()
+            process.wait(60)
         os.close(ours)

@@ -9,18 +9,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headway.clock import SECOND
-from headway.model import verbs
-from headway.model.job import SYSTEM, Actor, Claim, Job, NewJob, Options
-from headway.model.outcome import Failed, FailureKind, Outcome, Stopped
-from headway.model.plan import NewGroup, NewMember
-from headway.model.policies import Concurrency
-from headway.model.retry import RetryPolicy, paid
-from headway.model.states import Standing, State, Transition, decide
-from headway.store import choosing, claims, groups, jobs, lanes, reservations, targets, workers
+from headway.model.groups.group import NewGroup, NewMember
+from headway.model.jobs import actions
+from headway.model.jobs.finish import FinishInputs, decide, end_claim
+from headway.model.jobs.job import SYSTEM, Actor, Claim, JobRecord, NewJob, Options
+from headway.model.jobs.outcome import Failed, FailureKind, Outcome, StoppedByRequest
+from headway.model.jobs.retry import RetryPolicy, paid
+from headway.model.jobs.states import State
+from headway.model.queue.policies import Concurrency
+from headway.store import workers
 from headway.store.db import Tx, open_database
-from headway.store.lanes import Lanes
-from headway.store.migrate import migrate
+from headway.store.groups import advance as groups
+from headway.store.jobs import changes as jobs
+from headway.store.migrations import migrate
+from headway.store.queue import claims, lanes, reservations, select, targets
+from headway.store.queue.lanes import BucketCache
 from headway.verify import Report, check
+from tests.support import committed
 
 ANN = Actor("user", "ann", "Ann")
 WORKER = 0xABC
@@ -51,7 +56,7 @@ class World:
         self.clock = Steps()
         self.db = open_database(url, clock=self.clock)
         migrate(self.db)
-        self.lanes = Lanes(self.db)
+        self.lanes = BucketCache(self.db)
         self.worker = actor_of(WORKER)
         self.register(WORKER, slots=4)
         self.limit(None)
@@ -87,7 +92,7 @@ class World:
         def work(tx: Tx) -> int:
             stored, _ = lanes.read_concurrency(tx)
             lanes.save_concurrency(tx, replace(stored, **wishes), ANN)
-            return lanes.relane_all(tx, Lanes(self.db), ANN)
+            return lanes.relane_all(tx, BucketCache(self.db), ANN)
 
         moved: int = self.run(work)
         self.lanes.refresh()
@@ -152,7 +157,7 @@ class World:
         def work(tx: Tx) -> list[Claim]:
             view, _ = claims.lock_and_look(tx, self.lanes, actor_of(worker_id))
             slots, who, knows = self.free(tx, worker_id)[:count], actor_of(worker_id), tasks.__contains__
-            return claims.claim(tx, view, self.lanes, worker_id=worker_id, actor=who, knows=knows, slots=slots)
+            return committed.claim(tx, view, self.lanes, worker_id=worker_id, actor=who, knows=knows, slots=slots)
 
         found: list[Claim] = self.run(work)
         return found
@@ -166,7 +171,7 @@ class World:
 
         def work(tx: Tx) -> list[Claim]:
             claims.lock_and_look(tx, self.lanes, self.worker)
-            return claims.take(tx, WORKER, self.worker, ids, self.free(tx))
+            return committed.take(tx, WORKER, self.worker, ids, self.free(tx))
 
         taken: list[Claim] = self.run(work)
         assert len(taken) == len(ids)
@@ -175,7 +180,9 @@ class World:
     def complete(self, *held: Claim, worker_id: int = WORKER) -> None:
         def work(tx: Tx) -> None:
             locked = groups.lock_all(tx, {claim.group_id for claim in held if claim.group_id is not None})
-            claims.complete(tx, worker_id, actor_of(worker_id), {claim.job_id: claim.fence for claim in held}, {})()
+            claims.complete(
+                tx, worker_id, actor_of(worker_id), {claim.job_id: claim.fence for claim in held}, {}
+            ).result()
             for claim in held:
                 tx.touch(claim.target_id)
             for group in locked.values():
@@ -183,19 +190,26 @@ class World:
 
         self.run(work)
 
-    def finish(self, job_id: int, outcome: Outcome | Transition) -> int | None:
+    def finish(self, job_id: int, outcome: Outcome) -> int | None:
+        """Ends a running job as a worker does; returns its retry."""
+        return self._end(job_id, lambda tx, job: decide(self.standing(tx, job), outcome, lambda: 0.0))
+
+    def force_end(self, job_id: int, state: State, **facts: Any) -> int | None:
+        """Ends a running job in this state, whatever would be right."""
+        return self._end(job_id, lambda tx, job: end_claim(job, state, self.clock.now(), **facts))
+
+    def _end(self, job_id: int, choose: Callable[[Tx, JobRecord], actions.Change]) -> int | None:
         """Ends a running job, and makes its retry in the same transaction."""
 
         def work(tx: Tx) -> int | None:
             group = groups.lock_of_job(tx, job_id)
             job = jobs.lock(tx, job_id)
-            end = outcome if isinstance(outcome, Transition) else decide(self.standing(tx, job), outcome, lambda: 0.0)
-            change = verbs.finish(job, end, self.clock.now())
+            change = choose(tx, job)
             jobs.apply(tx, change, self.worker)
             again = change.retry is not None
             made = jobs.insert_retry(tx, job, self.worker, delay=change.retry or 0, auto=True) if again else None
             if group is not None:
-                if end.state in (State.PAUSED, State.ERROR):
+                if change.job.status in (State.PAUSED, State.ERROR):
                     groups.hold(tx, job, self.worker)
                 groups.advance(tx, group, self.worker)
             return made
@@ -208,14 +222,11 @@ class World:
         assert child is not None
         return child
 
-    @staticmethod
-    def standing(tx: Tx, job: Job) -> Standing:
+    def standing(self, tx: Tx, job: JobRecord) -> FinishInputs:
         used = paid(jobs.chain_failures(tx, job.id)) if job.retry_auto else 0
-        return Standing(
-            policy=Options.parse(job.options).retry, retries_used=used, stop=job.stop, on_target=bool(job.target_id)
-        )
+        return FinishInputs(job, Options(retry=Options.parse(job.options).retry), self.clock.now(), used)
 
-    def change(self, job_id: int, verb: Callable[..., verbs.Change], **wishes: Any) -> None:
+    def change(self, job_id: int, verb: Callable[..., actions.Change], **wishes: Any) -> None:
         def work(tx: Tx) -> None:
             group = groups.lock_of_job(tx, job_id)
             jobs.apply(tx, verb(jobs.lock(tx, job_id), **wishes), ANN)
@@ -225,19 +236,19 @@ class World:
         self.run(work)
 
     def move(self, job_id: int, *, priority: int = 0, position: int) -> None:
-        self.change(job_id, verbs.move, priority=priority, position=position)
+        self.change(job_id, actions.move, priority=priority, position=position)
 
     def cancel(self, job_id: int) -> None:
-        self.change(job_id, lambda job: verbs.cancel(job, actor=ANN, now=self.clock.now()))
+        self.change(job_id, lambda job: actions.cancel(job, actor=ANN, now=self.clock.now()))
 
     def interrupt(self, job_id: int) -> None:
-        self.change(job_id, lambda job: verbs.interrupt(job, actor=ANN))
+        self.change(job_id, lambda job: actions.interrupt(job, actor=ANN))
 
     def resume(self, job_id: int) -> None:
-        self.change(job_id, lambda job: verbs.resume(job, now=self.clock.now(), spent={}, budget=None))
+        self.change(job_id, lambda job: actions.resume(job, now=self.clock.now(), spent={}, budget=None))
 
     def release(self, job_id: int) -> None:
-        self.change(job_id, lambda job: verbs.release(job, by="Ann", now=self.clock.now()))
+        self.change(job_id, lambda job: actions.release(job, by="Ann", now=self.clock.now()))
 
     def promote(self, after: float = 3600.0) -> None:
         self.run(lambda tx: claims.promote(tx, SYSTEM), after=after)
@@ -247,7 +258,7 @@ class World:
         (job_id,) = self.enqueue(**wishes)
         self.take(job_id)
         self.interrupt(job_id)
-        self.finish(job_id, Stopped())
+        self.finish(job_id, StoppedByRequest())
         return job_id
 
     def chain(self) -> list[int]:
@@ -302,7 +313,7 @@ class World:
 
         def work(tx: Tx) -> list[int]:
             view, _ = claims.lock_and_look(tx, self.lanes, ANN)
-            found = choosing.settle_reservations(tx, view, self.lanes)
+            found = select.settle_reservations(tx, view, self.lanes)
             return [one.id for one in found if one.granted_at is not None]
 
         granted: list[int] = self.run(work)

@@ -23,19 +23,20 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from headway.api.wire.hooks import render
+from headway.api.schemas.webhooks import render
 from headway.clock import SECOND
-from headway.engine import deliverer as engine
-from headway.engine import sending, turns
-from headway.engine.deliverer import Deliverer
-from headway.engine.sending import Guard, Request, Sent
-from headway.model import webhooks as model
-from headway.model.addresses import forbidden
-from headway.model.job import Options
-from headway.model.outcome import Completed
-from headway.model.webhooks import Delivery, Try
-from headway.store.deliveries import UNREACHED
+from headway.engine.webhooks import deliverer as engine
+from headway.engine.webhooks import fairness, http_client
+from headway.engine.webhooks.deliverer import Deliverer
+from headway.engine.webhooks.http_client import Guard, Request, SentRequest
+from headway.model.jobs.job import Options
+from headway.model.jobs.outcome import Completed
+from headway.model.webhooks import webhook as model
+from headway.model.webhooks.blocked_networks import forbidden
+from headway.model.webhooks.webhook import Delivery, Try
+from headway.store.webhooks.deliveries import UNREACHED
 from headway.verify import check
+from tests.support.figures import Figure
 from tests.support.life import Life
 from tests.support.receivers import Received, Receiver, hang
 from tests.system.support.conducts import EARLY, FAST, GONE, SLOW, WELL, Conduct, Early, Scripted
@@ -134,13 +135,13 @@ class Street:
             raise socket.gaierror(-2, "Name or service not known")
         return found
 
-    def send(self, request: Request, guard: Guard) -> Sent:
+    def send(self, request: Request, guard: Guard) -> SentRequest:
         """The real thing. Nobody but those who try our patience is given less of it than a slow machine may need."""
         parts = urlsplit(request.url)
         if (parts.hostname or "").endswith(".trap.example"):
-            return sending.send(request, Guard(deadline=PATIENT, resolve=self.resolve))
+            return http_client.send(request, Guard(deadline=PATIENT, resolve=self.resolve))
         slow = parts.path.startswith("/slow/") or parts.port in self.slow_ports
-        return sending.send(request, Guard(allow_private=True, deadline=QUICK if slow else PATIENT))
+        return http_client.send(request, Guard(allow_private=True, deadline=QUICK if slow else PATIENT))
 
     def work(self) -> int:
         """Jobs end, and all who want to know are told, until nothing is on its way. How many deliveries were in the
@@ -172,9 +173,7 @@ class Street:
 # A connection that was reset before TLS began: Python leaves what it made of it to the collector.
 @pytest.mark.filterwarnings("ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_whatever_receivers_do(
-    life: Life, unknown_tls: ssl.SSLContext, seed: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_whatever_receivers_do(life: Life, unknown_tls: ssl.SSLContext, seed: int, figure: Figure) -> None:
     with ExitStack() as stack:
         street = Street(life, seed, stack, unknown_tls)
         lost = street.work()
@@ -190,12 +189,11 @@ def test_whatever_receivers_do(
     assert check(life.database, quiet=True, settle=0.0).findings == []
     assert street.server.flooded < (8 << 20) * (1 + len(street.server.received))
     assert sum(one.lost for one, _ in found) == lost > 0
-    with capsys.disabled():
-        ends = Counter(one.status for one, _ in found)
-        tries = sum(len(tries) for _, tries in found)
-        met = len({conduct.name for conduct in street.server.fates.values()})
-        figures = f"{len(found)} deliveries in {tries} tries, {lost} of them lost with their sender"
-        print(f"\n{life.database.dialect}, seed {seed}: {figures}; {met} kinds of answers; {dict(ends)}")
+    ends = Counter(one.status for one, _ in found)
+    tries = sum(len(tries) for _, tries in found)
+    met = len({conduct.name for conduct in street.server.fates.values()})
+    figures = f"{len(found)} deliveries in {tries} tries, {lost} of them lost with their sender"
+    figure(f"{life.database.dialect}, seed {seed}: {figures}; {met} kinds of answers; {dict(ends)}")
     assert len(found) >= 1_100
 
 
@@ -299,7 +297,7 @@ def judge_breakers(life: Life, found: Found) -> None:
                 case "webhook.disabled":
                     assert [one for one in during if one.at > since] == []
                 case _:
-                    assert in_a_row(during) < model.OPENS_AFTER + turns.PER_RECEIVER
+                    assert in_a_row(during) < model.OPENS_AFTER + fairness.PER_RECEIVER
     assert opened > 20
 
 

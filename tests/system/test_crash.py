@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.support.figures import Figure
 from tests.system.support import (  # noqa: F401 (they add theirs)
     access_scripts,
     hook_scripts,
@@ -50,9 +51,8 @@ class Tally:
     def kills(self) -> int:
         return self.killed.total()
 
-    def report(self, capsys: pytest.CaptureFixture[str], what: str) -> None:
-        with capsys.disabled():
-            print(f"\n{what}: {self.kills:,} kills in {self.cases:,} histories, {len(self.wrong)} findings")
+    def report(self, figure: Figure, what: str) -> None:
+        figure(f"{what}: {self.kills:,} kills in {self.cases:,} histories, {len(self.wrong)} findings")
         assert not self.wrong, "\n".join(self.wrong[:20])
 
 
@@ -120,36 +120,28 @@ def run_all(forks: Servers, cases: Iterable[Case]) -> Tally:
     return tally
 
 
-def test_sqlite_survives_a_kill_at_every_point(
-    forks: Servers, sqlite: Scene, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sqlite_survives_a_kill_at_every_point(forks: Servers, sqlite: Scene, figure: Figure) -> None:
     tally = run_all(forks, sqlite.every_point())
-    tally.report(capsys, "SQLite, every point")
+    tally.report(figure, "SQLite, every point")
     assert tally.kills >= (10_000 if PROOF else 1_000)
     never = {point for name in scripts.SCRIPTS for point in sqlite.points[name]} - tally.killed.keys()
     assert not never, f"nothing was killed at {sorted(never)}"
 
 
-def test_sqlite_survives_one_crash_after_the_other(
-    forks: Servers, sqlite: Scene, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sqlite_survives_one_crash_after_the_other(forks: Servers, sqlite: Scene, figure: Figure) -> None:
     tally = run_all(forks, sqlite.again_and_again(3000 if PROOF else 120))
-    tally.report(capsys, "SQLite, crash after crash")
+    tally.report(figure, "SQLite, crash after crash")
 
 
-def test_postgres_survives_a_kill_at_any_point(
-    forks: Servers, postgres: Scene, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_postgres_survives_a_kill_at_any_point(forks: Servers, postgres: Scene, figure: Figure) -> None:
     tally = run_all(forks, postgres.every_point(every=1 if PROOF else 6))
-    tally.report(capsys, "PostgreSQL, every point" if PROOF else "PostgreSQL, every sixth point")
+    tally.report(figure, "PostgreSQL, every point" if PROOF else "PostgreSQL, every sixth point")
     assert tally.kills >= (2_000 if PROOF else 200)
 
 
-def test_postgres_survives_one_crash_after_the_other(
-    forks: Servers, postgres: Scene, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_postgres_survives_one_crash_after_the_other(forks: Servers, postgres: Scene, figure: Figure) -> None:
     tally = run_all(forks, postgres.again_and_again(600 if PROOF else 30))
-    tally.report(capsys, "PostgreSQL, crash after crash")
+    tally.report(figure, "PostgreSQL, crash after crash")
 
 
 def test_the_scripts_pass_every_fault_point_of_the_source(sqlite: Scene, postgres: Scene) -> None:
@@ -165,7 +157,7 @@ def test_the_scripts_pass_every_fault_point_of_the_source(sqlite: Scene, postgre
 @pytest.mark.parametrize("bug", sabotage.ALL)
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_a_known_bug_is_caught(
-    forks: Servers, request: pytest.FixtureRequest, kind: str, bug: str, capsys: pytest.CaptureFixture[str]
+    forks: Servers, request: pytest.FixtureRequest, kind: str, bug: str, figure: Figure
 ) -> None:
     scene: Scene = request.getfixturevalue(kind)
     name = sabotage.WHERE[bug]
@@ -177,6 +169,5 @@ def test_a_known_bug_is_caught(
             assert not any("sabotage.py" in text for text in answer.broken), "\n".join(answer.broken)
         if tally.wrong:
             break
-    with capsys.disabled():
-        print(f"\n{bug} ({kind}): found in {tally.cases} histories of {name}: {tally.wrong[0].splitlines()[-1][-150:]}")
+    figure(f"{bug} ({kind}): found in {tally.cases} histories of {name}: {tally.wrong[0].splitlines()[-1][-150:]}")
     assert tally.wrong

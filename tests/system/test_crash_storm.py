@@ -15,6 +15,8 @@ import psutil
 import pytest
 
 from headway import Job
+from tests.support.deadlines import join
+from tests.support.figures import Figure
 from tests.system.support.record import Record, dump
 from tests.system.support.started import Program, Site, site, until
 
@@ -79,7 +81,7 @@ class Storm:
 
     def calm_down(self) -> None:
         for timer in self.frozen:
-            timer.join()
+            join(timer)
 
 
 def thaw(tree: list[psutil.Process]) -> None:
@@ -94,7 +96,7 @@ def enqueue(here: Site, rng: Random, n: int) -> Job:
     return here.enqueue(f"steps.{kind}", f"job-{n}", wishes=wishes, steps=rng.randint(1, 40))
 
 
-def test_nothing_is_lost_in_a_storm(here: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_lost_in_a_storm(here: Site, figure: Figure) -> None:
     rng = Random(4711)
     storm = Storm(here, rng)
     jobs: list[Job] = []
@@ -106,11 +108,11 @@ def test_nothing_is_lost_in_a_storm(here: Site, capsys: pytest.CaptureFixture[st
     until(lambda: all(last_of(here, job) == "COMPLETED" for job in jobs), 120.0)
     for program in storm.programs:
         program.signal(signal.SIGTERM)
-        assert program.wait() == 0
+        code = program.wait()  # one that was frozen last may be found dead, as in `strike`
+        assert code == 0 or "the heartbeat ends worker" in program.log.read_text(), code
     wrong = here.findings() + list(broken(here, jobs))
-    with capsys.disabled():
-        done = ", ".join(f"{count} × {blow}" for blow, count in sorted(storm.done.items()))
-        print(f"\nstorm on {here.app.database.dialect}: {done}; {len(jobs)} jobs, {len(wrong)} findings")
+    done = ", ".join(f"{count} × {blow}" for blow, count in sorted(storm.done.items()))
+    figure(f"storm on {here.app.database.dialect}: {done}; {len(jobs)} jobs, {len(wrong)} findings")
     assert wrong == []
 
 

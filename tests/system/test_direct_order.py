@@ -19,10 +19,11 @@ from typing import Any
 import psutil
 import pytest
 
-from headway.engine import limits
-from headway.engine.recovery import Recovery
-from headway.model.job import SYSTEM
-from headway.model.policies import Concurrency
+from headway.engine.client import limits
+from headway.engine.maintenance.recovery import Recovery
+from headway.model.jobs.job import SYSTEM
+from headway.model.queue.policies import Concurrency
+from tests.support.figures import Figure
 from tests.system.support import calls
 from tests.system.support.started import SECONDS, Site, site, until
 
@@ -150,9 +151,7 @@ def test_the_judge_of_histories_finds_what_it_is_there_for(bad: list[Event]) -> 
 # --- under load ---------------------------------------------------------------------------------------------------
 
 
-def test_direct_calls_come_next_while_workers_have_more_to_do_than_they_can(
-    here: Site, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_direct_calls_come_next_while_workers_have_more_to_do_than_they_can(here: Site, figure: Figure) -> None:
     for _ in range(2):
         here.start(slots=4)
     here.enqueue("waits.async", "first")
@@ -180,14 +179,13 @@ def test_direct_calls_come_next_while_workers_have_more_to_do_than_they_can(
     assert board.jobs_between > 0, "the load was too small: no job ever waited behind a call"
     assert board.longest == IN_A_ROW, "while jobs waited, a row of direct calls was longer than it may be"
     assert here.findings() == []
-    with capsys.disabled():
-        print(
-            f"\n{here.app.database.dialect}: {len(answers)} direct calls of {THREADS} threads beside {JOBS} jobs of 2"
-            f" workers in {took:.1f} s, in order; {board.jobs_between} jobs by the burst rule"
-        )
+    figure(
+        f"{here.app.database.dialect}: {len(answers)} direct calls of {THREADS} threads beside {JOBS} jobs of 2"
+        f" workers in {took:.1f} s, in order; {board.jobs_between} jobs by the burst rule"
+    )
 
 
-def test_nothing_slips_past_a_call_that_needs_several_lanes(here: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_slips_past_a_call_that_needs_several_lanes(here: Site, figure: Figure) -> None:
     """Jobs and calls on one resource, on the other and on both: a call that waits for one has the other closed, too."""
     limits.settle(here.app.database, Concurrency(policy="per_resource"), POOLS, actor=SYSTEM, adopt=True)
     here.go("load")
@@ -211,8 +209,7 @@ def test_nothing_slips_past_a_call_that_needs_several_lanes(here: Site, capsys: 
     board = told(here)
     assert board.jobs_between > 0, "no job ever went between the calls"
     assert here.findings() == []
-    with capsys.disabled():
-        print(f"\n{here.app.database.dialect}: {THREADS * CALLS} calls and {len(jobs)} jobs on 2 resources, in order")
+    figure(f"{here.app.database.dialect}: {THREADS * CALLS} calls and {len(jobs)} jobs on 2 resources, in order")
 
 
 def test_after_eight_calls_in_a_row_one_job_goes_first(here: Site) -> None:
@@ -262,7 +259,7 @@ def calling(site: Site, task: str, name: str) -> Iterator[subprocess.Popen[bytes
         yield process
     finally:
         process.kill()
-        process.communicate()
+        process.communicate(timeout=60)
 
 
 def ends(site: Site) -> list[tuple[Any, ...]]:
@@ -278,7 +275,7 @@ def test_a_caller_that_is_killed_while_it_waits_gives_its_place_back(here: Site)
     with calling(here, "waits.async", "rest") as process:
         until(lambda: len(told(here).line) == 1)
         process.kill()
-        process.wait()
+        process.wait(60)
         assert ends(here) == [("ACTIVE", None)]
         Recovery(here.app.database).tick()
         assert ends(here) == [("EXPIRED", "ABANDONED")]
@@ -298,7 +295,7 @@ def test_a_caller_that_is_killed_while_it_runs_gives_its_place_back_to_the_queue
         behind = here.enqueue("waits.async", "rest")
         here.go("rest")
         process.kill()
-        process.wait()
+        process.wait(60)
         here.await_state(behind, "COMPLETED")
         assert not psutil.pid_exists(int(pid)) or psutil.Process(int(pid)).status() == psutil.STATUS_ZOMBIE
     assert ends(here) == [("EXPIRED", "ABANDONED")]
@@ -316,7 +313,7 @@ def test_the_work_of_a_killed_caller_is_ended_before_its_lane_is_free(here: Site
         behind = here.enqueue("waits.async", "rest")
         here.go("rest")
         process.kill()
-        process.wait()
+        process.wait(60)
         here.await_state(behind, "COMPLETED")
         living = [pid for pid in here.pids("call") if psutil.pid_exists(pid)]
         assert [pid for pid in living if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE] == []

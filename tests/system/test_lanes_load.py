@@ -14,12 +14,13 @@ from random import Random
 
 import pytest
 
-from headway.engine import limits
+from headway.engine.client import limits
 from headway.errors import WrongState
-from headway.model.job import SYSTEM, NewJob, Options
-from headway.model.policies import Concurrency
-from headway.model.retry import RetryPolicy
+from headway.model.jobs.job import SYSTEM, NewJob, Options
+from headway.model.jobs.retry import RetryPolicy
+from headway.model.queue.policies import Concurrency
 from headway.store.db import Tx
+from tests.support.figures import Figure
 from tests.system.support.started import Program, Site, site
 
 pytestmark = pytest.mark.alone
@@ -111,7 +112,7 @@ def over_the_limit(tx: Tx) -> list[str]:
 
 
 @pytest.mark.parametrize("processes", [2, 4, 8])
-def test_limits_hold_whatever_happens(here: Site, processes: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_limits_hold_whatever_happens(here: Site, processes: int, figure: Figure) -> None:
     rng = Random(processes)
     for _ in range(0, JOBS, CHUNK):
         here.app.client.enqueue_many([new(rng) for _ in range(CHUNK)])
@@ -135,10 +136,9 @@ def test_limits_hold_whatever_happens(here: Site, processes: int, capsys: pytest
         program.signal(signal.SIGTERM)
         assert program.wait() == 0
     wrong += here.findings()
-    with capsys.disabled():
-        did = ", ".join(f"{count} × {verb}" for verb, count in sorted(people.did.items()))
-        where = f"{processes} workers on {here.app.database.dialect}"
-        print(f"\n{where}: {JOBS} jobs in {seconds:.0f} s, {kills} killed, {did}; {looks} looks, {len(wrong)} findings")
+    did = ", ".join(f"{count} × {verb}" for verb, count in sorted(people.did.items()))
+    where = f"{processes} workers on {here.app.database.dialect}"
+    figure(f"{where}: {JOBS} jobs in {seconds:.0f} s, {kills} killed, {did}; {looks} looks, {len(wrong)} findings")
     assert wrong == []
     assert kills
     assert people.did.keys() >= {"cancel", "interrupt", "resume", "release"}

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from headway import Job
-from headway.store import workers_reading
+from headway.store import worker_views
 from tests.system.support.started import SECONDS, Program, Site, alive, site, until
 
 pytestmark = pytest.mark.alone
@@ -130,7 +130,7 @@ def test_a_zombie_is_given_up_and_its_late_writes_are_refused(here: Site) -> Non
 def _begun(site: Site, pid: int) -> int:
     """How often a process began as a worker."""
     with site.app.database.read() as tx:
-        return sum(one.pid == pid for one in workers_reading.workers(tx))
+        return sum(one.pid == pid for one in worker_views.workers(tx))
 
 
 def test_a_worker_that_cannot_renew_stops_its_work_and_lives(here: Site) -> None:
@@ -151,6 +151,26 @@ def test_a_worker_that_cannot_renew_stops_its_work_and_lives(here: Site) -> None
     assert here.findings() == []
 
 
+def test_a_worker_that_is_ended_while_it_stands_still_says_so_in_its_record(here: Site) -> None:
+    worker = here.start(**SHORT)
+    job = here.enqueue("waits.process", "work")
+    _, pid = here.await_began("work")
+    worker.signal(signal.SIGSTOP)
+    assert worker.wait() == -signal.SIGKILL
+    until(lambda: [kind for _, kind, _ in here.events("worker")].count("worker.ended") == 1)
+    with here.app.database.read() as tx:
+        (ended,) = worker_views.workers(tx)
+    assert "ended by its heartbeat: its lease was not renewed for" in (ended.note or "")
+    assert "its process was stopped" in (ended.note or "")
+    assert f"the heartbeat ends worker {ended.id:x}, process {worker.pid}" in worker.log.read_text()
+    here.start(**SHORT)
+    retry = lost(here, job)
+    assert alive([int(pid)]) == []
+    here.go("work")
+    assert here.await_state(retry, "COMPLETED", "FAILED") == "COMPLETED"
+    assert here.findings() == []
+
+
 def test_a_worker_that_cannot_renew_and_cannot_stop_is_ended(here: Site) -> None:
     worker = here.start(**SHORT)
     job = here.enqueue("holds.async", "held", seconds=600)
@@ -158,6 +178,8 @@ def test_a_worker_that_cannot_renew_and_cannot_stop_is_ended(here: Site) -> None
     with locked(here):
         assert worker.wait() == -signal.SIGKILL
         assert here.lines("held.ended") == []
+        until(lambda: "the heartbeat ends worker" in worker.log.read_text())
+        assert "its lease was not renewed for" in worker.log.read_text()
     here.start(slots=0, **SHORT)
     retry = lost(here, job)
     retry.cancel()

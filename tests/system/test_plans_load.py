@@ -14,9 +14,10 @@ from random import Random
 
 import pytest
 
-from headway.engine.plan import Plan, Started, Step
-from headway.engine.scheduler import Scheduler
+from headway.engine.scheduler.scheduler import Scheduler
+from headway.engine.tasks.plan import Plan, Started, Step
 from headway.errors import WrongState
+from tests.support.figures import Figure
 from tests.system.support import stages
 from tests.system.support.record import Record, dump
 from tests.system.support.started import Program, Site, site, until
@@ -91,7 +92,7 @@ class People:
             return int(tx.connection.execute(text).fetchall()[0][0])  # type: ignore[attr-defined]
 
 
-def test_every_group_is_concluded_once(here: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_group_is_concluded_once(here: Site, figure: Figure) -> None:
     rng = Random(4)
     people = People(here, rng)
     programs = [here.start(**WISHES) for _ in range(PROCESSES)]
@@ -122,11 +123,10 @@ def test_every_group_is_concluded_once(here: Site, capsys: pytest.CaptureFixture
     wrong = here.findings() + list(stages.wrong(record))
     ends = Counter(f"{group['kind']} {group['status']}" for group in record.rows["hw_group"])
     lost = people.count("hw_job", "failure_kind = 'LOST'")
-    with capsys.disabled():
-        jobs, did = len(record.jobs), ", ".join(f"{count} × {verb}" for verb, count in sorted(people.did.items()))
-        many = ", ".join(f"{count} {end}" for end, count in sorted(ends.items()))
-        print(f"\n{here.app.database.dialect}: {jobs} jobs in {seconds:.0f} s, {kills} killed, {lost} lost, {did}")
-        print(f"{many}; {len(record.rows['hw_tick'])} rows of ticks, {len(wrong)} findings")
+    jobs, did = len(record.jobs), ", ".join(f"{count} × {verb}" for verb, count in sorted(people.did.items()))
+    many = ", ".join(f"{count} {end}" for end, count in sorted(ends.items()))
+    figure(f"{here.app.database.dialect}: {jobs} jobs in {seconds:.0f} s, {kills} killed, {lost} lost, {did}")
+    figure(f"{many}; {len(record.rows['hw_tick'])} rows of ticks, {len(wrong)} findings")
     assert wrong == []
     assert ends.keys() >= {"group COMPLETED", "group PARTIAL", "group CANCELLED", "execution COMPLETED"}
     assert kills == KILLS

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from headway import App, Job
-from headway.engine import limits
-from headway.engine.recovery import Recovery
-from headway.model.job import SYSTEM
-from headway.model.policies import Concurrency
-from headway.store import jobs
+from headway.engine.client import limits
+from headway.engine.maintenance.recovery import Recovery
+from headway.model.jobs.job import SYSTEM
+from headway.model.queue.policies import Concurrency
+from headway.store.jobs import changes as jobs
 from headway.testing import drain
 from headway.verify import check
 from tests.system.support import dies

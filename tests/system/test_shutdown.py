@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headway.store import worker_views
 from tests.system.support.started import Site, alive, site, until
 
 pytestmark = pytest.mark.alone
@@ -22,6 +23,12 @@ def here(database_url: str, tmp_path: Path) -> Iterator[Site]:
         yield found
 
 
+def state_of_worker(here: Site) -> str:
+    with here.app.database.read() as tx:
+        (worker,) = worker_views.workers(tx)
+    return worker.state
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_running_work_finishes_within_the_grace_and_nothing_more_is_claimed(here: Site, number: signal.Signals) -> None:
     worker = here.start(slots=3)
@@ -30,6 +37,7 @@ def test_running_work_finishes_within_the_grace_and_nothing_more_is_claimed(here
         here.await_began(kind)
     waiting = here.enqueue("waits.async", "later")
     worker.signal(number)
+    until(lambda: state_of_worker(here) == "draining")  # before that, a slot that gets free is filled
     for kind in KINDS:
         here.go(kind)
     assert worker.wait() == 0

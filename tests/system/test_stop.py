@@ -88,3 +88,25 @@ def test_a_stop_reaches_work_whose_worker_was_just_killed(here: Site) -> None:
     assert here.kinds(cancelled)[-1] == "job.cancelled"
     interrupted.cancel()
     assert here.findings() == []
+
+
+def test_work_that_blocks_its_loop_is_ended_by_its_timeout_with_its_process(here: Site) -> None:
+    """The innocent job beside it costs no attempt, and both run again in the process that comes next."""
+    soon = {"STUCK_AFTER": 0.3, "STOPPING_SECONDS": 0.1}
+    worker = here.start(**soon)
+    beside = here.enqueue("waits.async", "beside", wishes={"retry": 1})
+    here.await_began("beside")
+    blocks = here.enqueue(
+        "blocks.async", "blocks", wishes={"timeout": 0.2, "retry": {"max_attempts": 1, "base_delay": 0}}
+    )
+    assert worker.wait() == 70
+    assert here.lines("blocks.ended") == []
+    assert (beside.status, beside.row.failure_kind) == ("FAILED", "INTERRUPTED")
+    for name in ("beside", "blocks"):
+        here.go(name)
+    here.start()
+    assert here.await_state(blocks, "FAILED", "COMPLETED") == "FAILED"
+    assert blocks.row.failure_kind == "TIMEOUT"
+    for job in (beside, blocks):
+        assert here.await_state(here.await_retry(job), "COMPLETED", "FAILED") == "COMPLETED"
+    assert here.findings() == []

@@ -9,13 +9,16 @@ from dataclasses import replace
 import pytest
 
 from headway.clock import SECOND
-from headway.model import verbs
-from headway.model.job import Options
-from headway.model.outcome import Completed, Failed, FailureKind, Skipped
-from headway.model.retry import RetryPolicy
-from headway.model.states import State, Transition, decide
-from headway.store import jobs, places, reports, workers
+from headway.model.jobs import actions
+from headway.model.jobs.finish import decide
+from headway.model.jobs.job import Options
+from headway.model.jobs.outcome import Completed, Failed, FailureKind, Skipped
+from headway.model.jobs.retry import RetryPolicy
+from headway.model.jobs.states import State
+from headway.store import workers
 from headway.store.db import Tx
+from headway.store.jobs import changes as jobs
+from headway.store.jobs import positions, reports
 from headway.verify import Report
 from headway.verify.report import KEPT_PER_INVARIANT
 from tests.support.world import ANN, EVENTS, OBSERVER, RUNS, WORKER, Sabotage, Sabotages, World, broken
@@ -50,8 +53,8 @@ def _overtaken(w: World) -> None:
     """Priority, moving and editing change who goes first; what is claimed together has no order."""
     a, b, c, d = w.enqueue(4)
     (urgent,) = w.enqueue(priority=9)
-    w.change(d, verbs.move, priority=9, position=5)
-    w.change(a, verbs.edit, priority=0, position=99 << 40, now=w.clock.now())
+    w.change(d, actions.move, priority=9, position=5)
+    w.change(a, actions.edit, priority=0, position=99 << 40, now=w.clock.now())
     assert [claim.job_id for claim in w.claim(4)] == [d, urgent, b, c]
     for job_id in (b, c, d, urgent):
         w.finish(job_id, Completed("7"))
@@ -64,7 +67,7 @@ def _stopped(w: World) -> None:
     w.complete(*w.claim())
     w.run(lambda tx: reports.reject_late(tx, (resumed, 1), w.worker))
     w.cancel(cancelled)
-    w.change(held, verbs.resolve, result="1", by="Ann", now=w.clock.now())
+    w.change(held, actions.resolve, result="1", by="Ann", now=w.clock.now())
     (running,) = w.enqueue()
     w.take(running)
     w.interrupt(running)
@@ -93,7 +96,7 @@ def _waiting(w: World) -> None:
     assert [claim.job_id for claim in w.claim(9)] == [held, scheduled]
     w.finish(held, Failed(FailureKind.EXCEPTION, "no use", final=True))
     retry = w.fail(scheduled, retry_after=2.0)
-    w.change(retry, verbs.bring_forward, now=now, params=None, priority=None, position=None, options=None)
+    w.change(retry, actions.bring_forward, now=now, params=None, priority=None, position=None, options=None)
     w.take(retry)
     again = w.fail(retry, FailureKind.INTERRUPTED)
     w.complete(*w.take(again))
@@ -239,7 +242,7 @@ def protection_left_off(w: World) -> None:
 @sabotage("I-02", "QUEUED (version 1) was followed by SCHEDULED (version 2, job.edited): there is no such move")
 def illegal_move(w: World) -> None:
     (job_id,) = w.enqueue()
-    w.change(job_id, verbs.edit, priority=3, now=w.clock.now())
+    w.change(job_id, actions.edit, priority=3, now=w.clock.now())
     w.tamper(
         f"update hw_event set status = 1 where thing = 'job' and thing_id = {job_id} and version = 2",
         f"update hw_job set status = 1, gate = 0, not_before = 1 where id = {job_id}",
@@ -251,7 +254,7 @@ def illegal_move(w: World) -> None:
 def event_deleted(w: World) -> None:
     (job_id,) = w.enqueue()
     for position in (1, 2):
-        w.change(job_id, verbs.move, priority=0, position=position)
+        w.change(job_id, actions.move, priority=0, position=position)
     w.tamper(
         f"delete from hw_event where thing = 'job' and thing_id = {job_id} and version = 2", without=("hw_event_kept",)
     )
@@ -260,7 +263,7 @@ def event_deleted(w: World) -> None:
 @sabotage("I-02", "its row has version 2")
 def last_event_deleted(w: World) -> None:
     (job_id,) = w.enqueue()
-    w.change(job_id, verbs.move, priority=0, position=1)
+    w.change(job_id, actions.move, priority=0, position=1)
     w.tamper(
         f"delete from hw_event where thing = 'job' and thing_id = {job_id} and version = 2", without=("hw_event_kept",)
     )
@@ -421,7 +424,7 @@ def old_fence_accepted(w: World) -> None:
     w.tamper("update hw_event set fence = 1 where kind = 'job.completed'", without=EVENTS)
 
 
-@sabotage("I-07", "accepted when the job was PAUSED and nobody held it")
+@sabotage("I-07", "accepted when the job was PAUSED and had no claim")
 def finished_after_the_claim(w: World) -> None:
     job_id = w.paused()
     w.event(job_id, "job.completed", State.COMPLETED, actor=w.worker, fence=1)
@@ -431,7 +434,7 @@ def finished_after_the_claim(w: World) -> None:
     )
 
 
-@sabotage("I-07", "version 4, job.late_write_rejected changed COMPLETED all the same")
+@sabotage("I-07", "version 4, job.late_write_rejected changed the state COMPLETED")
 def late_write_landed(w: World) -> None:
     w.enqueue()
     (claim,) = w.claim()
@@ -519,27 +522,27 @@ def priority_ignored(w: World) -> None:
 @sabotage("I-11", "when job 1 behind it was claimed")
 def move_ignored(w: World) -> None:
     first, second = w.enqueue(2)
-    w.change(second, verbs.move, priority=0, position=1)
+    w.change(second, actions.move, priority=0, position=1)
     w.complete(*w.take(first))
     w.complete(*w.take(second))
 
 
-@sabotage("I-12", "neither a retry nor the word that its chain is exhausted")
+@sabotage("I-12", "has no retry, and its chain is not marked exhausted")
 def retry_forgotten(w: World) -> None:
     w.enqueue()
     (claim,) = w.claim()
-    w.finish(claim.job_id, Transition(State.FAILED, run=State.FAILED, failure=FailureKind.LOST))
+    w.force_end(claim.job_id, State.FAILED, failure=FailureKind.LOST)
 
 
 @sabotage("I-12", "two transactions")
 def retry_in_a_second_transaction(w: World) -> None:
     w.enqueue()
     (claim,) = w.claim()
-    w.finish(claim.job_id, Transition(State.FAILED, run=State.FAILED, failure=FailureKind.LOST))
+    w.force_end(claim.job_id, State.FAILED, failure=FailureKind.LOST)
     w.run(lambda tx: jobs.insert_retry(tx, jobs.lock(tx, claim.job_id), w.worker, delay=10.0, auto=True))
 
 
-@sabotage("I-12", "it was to wait 20 s and entered the queue after 10 s")
+@sabotage("I-12", "it had to wait 20 s and entered the queue after 10 s")
 def backoff_cut_short(w: World) -> None:
     ids = w.enqueue()
     for _ in range(2):
@@ -549,13 +552,12 @@ def backoff_cut_short(w: World) -> None:
         w.promote(after=10.0)
 
 
-@sabotage("I-12", "it was to wait 20 s and entered the queue after 11 s")
+@sabotage("I-12", "it had to wait 20 s and entered the queue after 11 s")
 def backoff_that_does_not_double(w: World) -> None:
     ids = w.enqueue()
     for _ in range(2):
         w.take(ids[-1])
-        lost = Transition(State.FAILED, run=State.FAILED, failure=FailureKind.LOST, retry=10.0)
-        child = w.finish(ids[-1], lost)
+        child = w.force_end(ids[-1], State.FAILED, failure=FailureKind.LOST, retry=10.0)
         assert child is not None
         ids.append(child)
         w.promote(after=11.0)
@@ -572,7 +574,7 @@ def more_retries_than_allowed(w: World) -> None:
 def hopeless_retry(w: World) -> None:
     w.enqueue()
     (claim,) = w.claim()
-    w.finish(claim.job_id, Transition(State.FAILED, run=State.FAILED, failure=FailureKind.BAD_PARAMS, retry=10.0))
+    w.force_end(claim.job_id, State.FAILED, failure=FailureKind.BAD_PARAMS, retry=10.0)
 
 
 @sabotage("I-12", "it did not take the place of job 1")
@@ -590,14 +592,14 @@ def two_automatic_retries(w: World) -> None:
 
     def twice(tx: Tx) -> None:
         job = jobs.lock(tx, claim.job_id)
-        jobs.apply(tx, verbs.finish(job, decide(w.standing(tx, job), end, lambda: 0.0), w.clock.now()), w.worker)
+        jobs.apply(tx, decide(w.standing(tx, job), end, lambda: 0.0), w.worker)
         for _ in range(2):
             jobs.insert_retry(tx, job, w.worker, delay=10.0, auto=True)
 
     w.run(twice)
 
 
-@sabotage("I-12", "the links form no path")
+@sabotage("I-12", "the links do not form a chain")
 def chain_bitten_by_its_tail(w: World) -> None:
     first, _, last = w.chain()
     w.tamper(f"update hw_job set retry_auto = 1, retry_of = {last}, exhausted = 0 where id = {first}")
@@ -614,20 +616,20 @@ def parent_lost(w: World) -> None:
     )
 
 
-@sabotage("I-13", "cancel was asked for (version 3, job.stop_requested), but version 4, job.failed came of it")
+@sabotage("I-13", "cancel was requested (version 3, job.stop_requested), but version 4, job.failed followed")
 def cancel_lost(w: World) -> None:
     w.enqueue()
     (claim,) = w.claim()
     w.cancel(claim.job_id)
-    w.finish(claim.job_id, Transition(State.FAILED, run=State.FAILED, failure=FailureKind.EXCEPTION, exhausted=True))
+    w.force_end(claim.job_id, State.FAILED, failure=FailureKind.EXCEPTION, exhausted=True)
 
 
-@sabotage("I-13", "interrupt was asked for")
+@sabotage("I-13", "interrupt was requested")
 def interrupt_lost(w: World) -> None:
     w.enqueue()
     (claim,) = w.claim()
     w.interrupt(claim.job_id)
-    w.finish(claim.job_id, Transition(State.FAILED, run=State.FAILED, failure=FailureKind.LOST, exhausted=True))
+    w.force_end(claim.job_id, State.FAILED, failure=FailureKind.LOST, exhausted=True)
 
 
 @sabotage("I-13", "but its row says nothing")
@@ -638,7 +640,7 @@ def request_wiped(w: World) -> None:
     w.tamper("update hw_job set stop = null")
 
 
-@sabotage("I-13", "nobody asked for it to stop, but its row says cancel")
+@sabotage("I-13", "it has no stop request, but its row says cancel")
 def request_without_an_event(w: World) -> None:
     w.enqueue()
     w.claim()
@@ -718,8 +720,8 @@ def test_sabotage_is_found(world: World, case: Sabotage) -> None:
 
 def test_the_table_of_moves_is_the_models_table() -> None:
     """Written twice on purpose; when they part, one of them is wrong."""
-    from headway.model.states import EDGES
-    from headway.verify.moves import LEGAL
+    from headway.model.jobs.states import EDGES
+    from headway.verify.transitions import LEGAL
 
     legal = {
         (State(origin), State(target)) for origin, targets in LEGAL.items() for target in targets if origin != target
@@ -750,8 +752,8 @@ def test_jobs_that_made_room_for_another_keep_their_order(world: World) -> None:
 
     def squeeze(tx: Tx) -> None:
         job = jobs.lock(tx, last)
-        position = places.beside(tx, job, jobs.lock(tx, second), ANN, before=True)
-        jobs.apply(tx, verbs.move(jobs.lock(tx, last), priority=0, position=position), ANN)
+        position = positions.beside(tx, job, jobs.lock(tx, second), ANN, before=True)
+        jobs.apply(tx, actions.move(jobs.lock(tx, last), priority=0, position=position), ANN)
 
     world.run(squeeze)
     for job_id in (first, last, second):
@@ -776,7 +778,7 @@ def test_a_retry_by_hand_is_a_chain_of_its_own(world: World) -> None:
 
     def instead(tx: Tx) -> int:
         job = jobs.lock(tx, held)
-        jobs.apply(tx, verbs.close_for_retry(job, by="Ann", now=world.clock.now()), ANN)
+        jobs.apply(tx, actions.close_for_retry(job, by="Ann", now=world.clock.now()), ANN)
         return jobs.insert_retry(tx, replace(job, status=State.FAILED), ANN, delay=0.0, auto=False)
 
     world.complete(*world.take(world.run(instead)))

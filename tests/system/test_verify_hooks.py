@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from headway.api.wire.hooks import render
-from headway.engine.deliverer import Deliverer
-from headway.engine.sending import Guard, Request, Sent
-from headway.model.webhooks import Outcome
+from headway.api.schemas.webhooks import render
+from headway.engine.webhooks.deliverer import Deliverer
+from headway.engine.webhooks.http_client import Guard, Request, SentRequest
+from headway.model.webhooks.webhook import Outcome
 from tests.store.test_deliveries import hooked
 from tests.support.life import BROKEN, Life
 from tests.support.world import EVENTS, World, broken
@@ -65,11 +65,11 @@ class Office(World):
             self.life.clock.advance(2)
         raise AssertionError("it never ends")
 
-    def _answer(self, request: Request, guard: Guard) -> Sent:
+    def _answer(self, request: Request, guard: Guard) -> SentRequest:
         if self.fails:
             self.fails -= 1
-            return Sent(Outcome(500, "it answered 500"))
-        return Sent(Outcome(200, None))
+            return SentRequest(Outcome(500, "it answered 500"))
+        return SentRequest(Outcome(200, None))
 
 
 @pytest.fixture
@@ -129,17 +129,17 @@ def two_for_one_event(w: Office) -> None:
     w.tamper(f"{copy} where event = 'job.cancelled'")
 
 
-@damage("a delivery of job.cancelled goes to webhook 2, which did not want it")
+@damage("a delivery of job.cancelled goes to webhook 2, which has not subscribed to it")
 def told_against_its_wish(w: Office) -> None:
     w.tamper("update hw_delivery set endpoint_id = 2 where event = 'job.cancelled'", without=FROZEN)
 
 
-@damage("a delivery of job.run.skipped goes to webhook 1, which is not what happened")
+@damage("a delivery of job.run.skipped goes to webhook 1, but the event is not job.run.skipped")
 def told_of_something_else(w: Office) -> None:
     w.tamper("update hw_delivery set event = 'job.run.skipped' where event = 'job.cancelled'", without=FROZEN)
 
 
-@damage("which nobody is told of")
+@damage("which is not a webhook event")
 def told_of_something_nobody_is_told_of(w: Office) -> None:
     w.tamper("update hw_delivery set event_id = 1 where event = 'job.cancelled'", without=FROZEN)
 
@@ -149,7 +149,7 @@ def told_of_nothing(w: Office) -> None:
     w.tamper("update hw_delivery set event_id = 999 where event = 'job.cancelled'", without=FROZEN)
 
 
-@damage("it was tried 3 times and lost 0 times; its log has [1, 2], 2 of them told")
+@damage("it was tried 3 times and lost 0 times; its log has [1, 2], 2 of them with an outcome")
 def try_not_in_the_log(w: Office) -> None:
     w.tamper("delete from hw_try where number = 3")
 
@@ -159,17 +159,17 @@ def lost_too_often(w: Office) -> None:
     w.tamper("update hw_delivery set lost = 11 where id = 1")
 
 
-@damage("try 2 sent other bytes than its body has")
+@damage("try 2 sent other bytes than the body of its delivery")
 def body_rebuilt(w: Office) -> None:
     w.tamper("update hw_try set digest = 'abc' where number = 2")
 
 
-@damage("sent other bytes than its body has")
+@damage("sent other bytes than the body of its delivery")
 def body_changed_afterwards(w: Office) -> None:
     w.tamper("update hw_delivery set body = '{}' where id = 2", without=FROZEN)
 
 
-@damage("try 2 went out as msg_other, and it is msg_")
+@damage("try 2 has id msg_other, its delivery has msg_")
 def another_id(w: Office) -> None:
     w.tamper("update hw_try set message_id = 'msg_other' where number = 2")
 

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 from headway.clock import SECOND
-from headway.model import verbs
-from headway.model.job import Options
-from headway.model.outcome import Failed, FailureKind, Stopped
-from headway.model.retry import RetryPolicy
-from headway.store import claims, reservations, workers
+from headway.model.jobs import actions
+from headway.model.jobs.job import Options
+from headway.model.jobs.outcome import Failed, FailureKind, StoppedByRequest
+from headway.model.jobs.retry import RetryPolicy
+from headway.store import workers
 from headway.store.db import Tx
+from headway.store.queue import claims, reservations
 from tests.support.world import ANN, CALLER, EVENTS, LANE, OBSERVER, WORKER, Sabotage, Sabotages, World, broken
 
 sabotage = Sabotages()
@@ -67,7 +68,7 @@ def test_a_held_target_waits_for_a_person(world: World) -> None:
     (again,) = world.claim(4)
     assert again.job_id == failed.job_id
     world.interrupt(again.job_id)
-    world.finish(again.job_id, Stopped())
+    world.finish(again.job_id, StoppedByRequest())
     world.release(again.job_id)
     while claimed(world):
         pass
@@ -335,7 +336,7 @@ def test_places_that_are_not_known_are_not_judged(world: World) -> None:
     """An edit says where a job went, not where it came from."""
     (edited,) = world.enqueue(target="desk")
     (behind,) = world.enqueue(target="desk")
-    world.change(edited, verbs.edit, priority=0, position=9 << 40, now=world.clock.now())
+    world.change(edited, actions.edit, priority=0, position=9 << 40, now=world.clock.now())
     assert claimed(world) == [behind]
     assert claimed(world) == [edited]
     clean(world)
@@ -741,27 +742,27 @@ def target_granted_out_of_turn(w: World) -> None:
     w.grant(w.reserve(target="desk"))
 
 
-@sabotage("I-16", "on lane 2, which reservation 1 was to have next")
+@sabotage("I-16", "on lane 2, which reservation 1 had to get next")
 def claimed_past_a_reservation(w: World) -> None:
     gpu = w.resource("gpu", 2)
     w.reserve(gpu)
     w.complete(*w.take(*w.enqueue(resources=("gpu",))))
 
 
-@sabotage("I-16", "on lane 2, which reservation 1 was to have next")
+@sabotage("I-16", "on lane 2, which reservation 1 had to get next")
 def claimed_past_one_that_was_granted(w: World) -> None:
     gpu = w.resource("gpu", 2)
     w.reserved(gpu)
     w.complete(*w.take(*w.enqueue(resources=("gpu",))))
 
 
-@sabotage("I-16", "on target 1, which reservation 1 was to have next")
+@sabotage("I-16", "on target 1, which reservation 1 had to get next")
 def claimed_past_a_reservation_of_its_target(w: World) -> None:
     w.reserve(target="desk")
     w.complete(*w.take(*w.enqueue(target="desk")))
 
 
-@sabotage("I-16", "on lane 2, which reservation 1 was to have next")
+@sabotage("I-16", "on lane 2, which reservation 1 had to get next")
 def claimed_past_one_that_waits_for_a_held_target(w: World) -> None:
     gpu = w.resource("gpu", 2)
     held = w.paused(target="desk", resources=("gpu",))
@@ -770,7 +771,7 @@ def claimed_past_one_that_waits_for_a_held_target(w: World) -> None:
     w.resume(held)
 
 
-@sabotage("I-16", "on lane 2, which reservation 9 was to have next")
+@sabotage("I-16", "on lane 2, which reservation 9 had to get next")
 def two_jobs_in_one_turn(w: World) -> None:
     gpu = w.resource("gpu", 2)
     for _ in range(8):
@@ -779,7 +780,7 @@ def two_jobs_in_one_turn(w: World) -> None:
     w.complete(*w.take(*w.enqueue(2, resources=("gpu",))))
 
 
-@sabotage("I-16", "on lane 2, which reservation 8 was to have next")
+@sabotage("I-16", "on lane 2, which reservation 8 had to get next")
 def one_direct_call_too_few(w: World) -> None:
     gpu = w.resource("gpu", 2)
     for _ in range(7):
@@ -838,7 +839,7 @@ def never_expired(w: World) -> None:
     w.beat(OBSERVER, after=100.0)
 
 
-@sabotage("I-16", "and it was granted at")
+@sabotage("I-16", "and was granted at")
 def granted_when_its_time_was_over(w: World) -> None:
     number = w.reserve(LANE, ttl=5.0)
     w.grant(number)
@@ -851,7 +852,7 @@ def expired_before_its_time(w: World) -> None:
     w.run(lambda tx: reservations.end(tx, number, status="EXPIRED", actor=ANN))
 
 
-@sabotage("I-16", "its holder ca11 was last there at")
+@sabotage("I-16", "its holder ca11 was last alive at")
 def kept_for_a_caller_that_is_gone(w: World) -> None:
     w.register(CALLER, kind="caller")
     w.reserve(LANE, worker_id=CALLER)
@@ -881,7 +882,7 @@ def target_of_another_tenant(w: World) -> None:
     )
 
 
-@sabotage("I-18", "its target 7 to nobody")
+@sabotage("I-18", "its target 7 to no tenant")
 def target_of_nobody(w: World) -> None:
     w.complete(*w.take(*w.enqueue(target="desk")))
     w.tamper("update hw_job set target_id = 7")

@@ -12,19 +12,22 @@ from typing import Any
 import pytest
 
 from headway.clock import SECOND
-from headway.engine import limits
-from headway.engine.pruner import Pruner
+from headway.engine.client import limits
+from headway.engine.maintenance.pruner import Pruner
 from headway.errors import HeadwayError
-from headway.model import plan, ticks
-from headway.model.job import SYSTEM, Claim
-from headway.model.outcome import Completed, Lost, Outcome, Skipped, Stopped
-from headway.model.plan import Conclusion, Group, NewGroup, Verdict
-from headway.model.policies import Concurrency
-from headway.model.schedule import CATCH_UPS, OVERLAPS, Definition
-from headway.model.ticks import TickWish
-from headway.model.values import instant_text
-from headway.store import claims, groups, workers
+from headway.model.groups import group as plan
+from headway.model.groups.group import Conclusion, Group, NewGroup, Verdict
+from headway.model.jobs.job import SYSTEM, Claim
+from headway.model.jobs.outcome import Completed, Lost, Outcome, Skipped, StoppedByRequest
+from headway.model.queue.policies import Concurrency
+from headway.model.schedules import ticks
+from headway.model.schedules.definition import CATCH_UPS, OVERLAPS, Definition
+from headway.model.schedules.ticks import TickWish
+from headway.model.values.json import instant_text
+from headway.store import workers
 from headway.store.db import Tx
+from headway.store.groups import advance as groups
+from headway.store.queue import claims
 from headway.verify.tick_oracle import Every, Times, cron
 from tests.support.life import BROKEN, FINAL, Life
 from tests.support.plans import finish, job_of, make, member, new_group
@@ -70,7 +73,9 @@ class Town(World):
         self.life.clock.advance(10)
         claim = self.life.claim(self.job(group_id, step))
         self.run(
-            lambda tx: claims.complete(tx, self.life.worker_id, self.life.actor(), {claim.job_id: claim.fence}, {})()
+            lambda tx: claims.complete(
+                tx, self.life.worker_id, self.life.actor(), {claim.job_id: claim.fence}, {}
+            ).result()
         )
 
     def plan(self, *steps: str, **fields: Any) -> int:
@@ -140,7 +145,7 @@ def _held_and_cancelled(w: Town) -> None:
     w.client.interrupt(w.job(held, "c"))
     claim = w.life.claim(w.job(held, "a"))
     w.client.interrupt(claim.job_id)
-    w.life.end(claim, Stopped())
+    w.life.end(claim, StoppedByRequest())
     w.client.cancel(w.job(held, "b"))
     w.client.resume(w.job(held, "c"))
     w.client.resolve(claim.job_id, {"ok": 1})
@@ -258,13 +263,13 @@ def stage_opened_twice(w: Town) -> None:
     w.end(made, "b")
 
 
-@damage("I-15", "job 2 of stage 1 was let go, and its stage never opened")
+@damage("I-15", "job 2 of stage 1 was queued, and its stage never opened")
 def member_let_go_alone(w: Town) -> None:
     made = w.make("a", "b")
     w.run(lambda tx: tx.run("release_stage", group_id=made, stage=1, actor=SYSTEM.text()))
 
 
-@damage("I-15", "job 2 of stage 1 was let go before job 1 of an earlier stage had ended")
+@damage("I-15", "job 2 of stage 1 was queued before job 1 of an earlier stage had ended")
 def member_claimed_early(w: Town) -> None:
     made = w.make("a", "b")
     w.end(made, "a", "b")
@@ -275,7 +280,7 @@ def member_claimed_early(w: Town) -> None:
     )
 
 
-@damage("I-15", "all jobs of its open stage 0 have ended, and nobody opened the next")
+@damage("I-15", "all jobs of its open stage 0 have ended, and the next did not open")
 def stage_forgotten(w: Town) -> None:
     w.complete_alone(w.make("a", "b"), "a")
 
@@ -368,7 +373,7 @@ def cancelled_for_nothing(w: Town) -> None:
     w.tamper("update hw_job set options = '{\"continue_on_failure\":true}' where step = 'a'")
 
 
-@damage("I-15", "of stage 0 was made after its stage had closed")
+@damage("I-15", "of stage 0 was created after its stage had closed")
 def retry_in_a_closed_stage(w: Town) -> None:
     made = w.make("a", "b")
     w.fails(made, "a")
@@ -377,7 +382,7 @@ def retry_in_a_closed_stage(w: Town) -> None:
     w.tamper(f"update hw_job set group_id = {made}, stage = 0, step = 'a' where id = {again.id}")
 
 
-@damage("I-15", "it began (version 2, group.begun) before 1, which it was to follow, had ended")
+@damage("I-15", "it began (version 2, group.begun) before 1, which it had to follow, had ended")
 def follower_begun_early(w: Town) -> None:
     first = w.make("a")
     then = w.make("b", after_id=first)
@@ -392,7 +397,7 @@ def follower_forgotten(w: Town) -> None:
     w.tamper(f"update hw_group set after_id = {over} where stage = -1")
 
 
-@damage("I-15", "was made after the cancel (version 2, group.cancelling)")
+@damage("I-15", "was created after the cancel (version 2, group.cancelling)")
 def retry_of_what_was_cancelled(w: Town) -> None:
     made = w.client.groups.create(type(new_group(w.life))("plan", "staged", "stop", (member(w.life, 0, "a", retry=1),)))
     w.end(made, "a", outcome=BROKEN)
@@ -639,7 +644,7 @@ def fired_too_early(w: Town) -> None:
     w.tamper("update hw_tick set decided_at = nominal_at - 1")
 
 
-@damage("I-14", "nothing was to fire then (version 2, schedule.disabled)")
+@damage("I-14", "the schedule was off then (version 2, schedule.disabled)")
 def fired_while_disabled(w: Town) -> None:
     w.clockwork.create()
     w.client.schedules.disable("nightly")
@@ -658,14 +663,14 @@ def time_turned_back(w: Town) -> None:
     w.tamper(f"update hw_schedule set decided_until = decided_until - {MINUTE}")
 
 
-@damage("I-14", "and it is to be decided at None")
+@damage("I-14", "but its row decides the next one at None")
 def next_time_lost(w: Town) -> None:
     w.clockwork.create()
     w.tamper("update hw_schedule set next_at = null")
     w.life.clock.advance("5m")
 
 
-@damage("I-14", "and it is to be decided at")
+@damage("I-14", "but its row decides the next one at")
 def next_time_too_late(w: Town) -> None:
     w.clockwork.create()
     w.tamper(f"update hw_schedule set next_at = next_at + {HOUR}")
@@ -792,7 +797,7 @@ class Weather(Town):
         if self.rng.random() < 0.15:
             with suppress(HeadwayError):
                 self.client.interrupt(claim.job_id)
-                outcome = Stopped()
+                outcome = StoppedByRequest()
         self.life.end(claim, outcome)
 
     def person(self) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from headway.model.tenant import Allowance
-from headway.store import tenants
+from headway.model.access.tenants import Allowance
+from headway.store.access import tenants
 from headway.store.db import Tx
 from tests.support.tenants import add_tenant, furnish
 from tests.support.world import ANN, Sabotage, Sabotages, World, broken

@@ -12,15 +12,17 @@ import pytest
 
 from headway.clock import SECOND
 from headway.errors import HeadwayError
-from headway.model import lanes as rules
-from headway.model import verbs
-from headway.model.job import Claim, Options
-from headway.model.lanes import Bucket, Reserved, Rooms
-from headway.model.outcome import Completed, Failed, FailureKind, Outcome, Stopped
-from headway.model.picking import Others, Pick, Source, Turns, plan
-from headway.model.retry import RetryPolicy
-from headway.model.states import State
-from headway.store import choosing, jobs
+from headway.model.jobs import actions
+from headway.model.jobs.job import Claim, Options
+from headway.model.jobs.outcome import Completed, Failed, FailureKind, Outcome, StoppedByRequest
+from headway.model.jobs.retry import RetryPolicy
+from headway.model.jobs.states import State
+from headway.model.queue import capacity as rules
+from headway.model.queue.capacity import Bucket, Capacity, Reserved
+from headway.model.queue.select import Pick, ReadPlaces, Turns, select_jobs
+from headway.model.queue.stage_sharing import StageSharing
+from headway.store.jobs import changes as jobs
+from headway.store.queue import select
 from headway.verify import Report
 from tests.support.world import ANN, TASKS, WORKER, World, broken
 
@@ -107,7 +109,7 @@ class Weather(World):
         outcomes: list[Outcome] = [Completed(), Completed(), Failed(FailureKind.EXCEPTION, "boom")]
         if self.rng.random() < 0.2:
             self.interrupt(claim.job_id)
-            outcomes = [Stopped()]
+            outcomes = [StoppedByRequest()]
         retry = self.finish(claim.job_id, self.rng.choice(outcomes))
         self.ids += [retry] if retry else []
 
@@ -142,10 +144,10 @@ class Weather(World):
         self.move(job_id, priority=self.rng.choice((0, 1, 3)), position=self.rng.randrange(50) << 18)
 
     def _edit(self, job_id: int) -> None:
-        self.change(job_id, verbs.edit, priority=self.rng.choice((0, 1, 3)), now=self.clock.now())
+        self.change(job_id, actions.edit, priority=self.rng.choice((0, 1, 3)), now=self.clock.now())
 
     def _hold(self, job_id: int) -> None:
-        self.change(job_id, lambda job: verbs.interrupt(job, actor=ANN))
+        self.change(job_id, lambda job: actions.interrupt(job, actor=ANN))
 
     def change_all(self) -> None:
         rng = self.rng
@@ -195,27 +197,32 @@ def test_a_true_history_has_no_findings_whatever_happens(weather: Callable[[int]
 # --- mistakes of those who decide -----------------------------------------------------------------------------------
 
 
-def _room_for_everybody(self: Rooms, bucket: Bucket) -> bool:
+def _room_for_everybody(self: Capacity, bucket: Bucket) -> bool:
     return all(lane not in self.closed for lane in bucket.lanes)
 
 
-def _nothing_reserved(self: Rooms, bucket: Bucket) -> bool:
+def _nothing_reserved(self: Capacity, bucket: Bucket) -> bool:
     return all(self.free.get(lane, 1) > 0 for lane in bucket.lanes)
 
 
 def _one_bucket_at_a_time(
-    count: int, buckets: Sequence[Bucket], rooms: Rooms, places: Source, others: Others, turns: Turns | None
+    count: int,
+    buckets: Sequence[Bucket],
+    capacity: Capacity,
+    places: ReadPlaces,
+    others: Sequence[Bucket],
+    turns: Turns | None,
 ) -> list[Pick]:
-    some = [bucket for bucket in buckets if rooms.admits(bucket)]
-    return plan(count, some[-1:], rooms, places, others, turns)
+    some = [bucket for bucket in buckets if capacity.has_room(bucket)]
+    return select_jobs(count, some[-1:], capacity, places, others, turns)
 
 
-def _members_go_first(self: Rooms, lanes: object) -> bool:
+def _members_go_first(self: StageSharing, lanes: object) -> bool:
     """Who waits for a lane keeps no member off it."""
     return False
 
 
-def _everybody_is_a_member(self: Rooms, bucket: Bucket, stage: object) -> bool:
+def _everybody_is_a_member(self: StageSharing, lanes: object, stage: object) -> bool:
     return True
 
 
@@ -223,17 +230,17 @@ def _whoever_came_last(reserved: Sequence[Reserved], *rest: Any) -> list[int]:
     return real_grants(reserved[::-1], *rest)
 
 
-def _targets_are_free(reserved: Sequence[Reserved], rooms: Rooms, _: object, first: Collection[int]) -> list[int]:
+def _targets_are_free(reserved: Sequence[Reserved], rooms: Capacity, _: object, first: Collection[int]) -> list[int]:
     return real_grants(reserved, rooms, (), first)
 
 
 real_grants = rules.grants
 MISTAKES: list[tuple[str, object, str, object]] = [
-    ("I-05", Rooms, "admits", _room_for_everybody),
-    ("I-16", Rooms, "admits", _nothing_reserved),
-    ("I-11", choosing, "plan", _one_bucket_at_a_time),
-    ("I-11", Rooms, "drain", _members_go_first),
-    ("I-05", Rooms, "lets_join", _everybody_is_a_member),
+    ("I-05", Capacity, "has_room", _room_for_everybody),
+    ("I-16", Capacity, "has_room", _nothing_reserved),
+    ("I-11", select, "select_jobs", _one_bucket_at_a_time),
+    ("I-11", StageSharing, "_close", _members_go_first),
+    ("I-05", StageSharing, "may_join", _everybody_is_a_member),
     ("I-16", rules, "grants", _whoever_came_last),
     ("I-05", rules, "grants", _targets_are_free),
 ]

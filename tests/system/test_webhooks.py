@@ -19,9 +19,10 @@ from typing import Any
 import pytest
 
 from headway.clock import SECOND
-from headway.model.webhooks import MAX_TRIES, Delivery
+from headway.model.webhooks.webhook import MAX_TRIES, Delivery
 from headway.store.db import open_database
 from headway.verify import check
+from tests.support.figures import Figure
 from tests.support.life import Life
 from tests.support.receivers import Behaviour, Receiver, answer, drip, flood, hang, receiver, reset
 from tests.system.support import sender
@@ -65,7 +66,7 @@ def all_deliveries(life: Life) -> list[Delivery]:
     return [life.client.webhooks.delivery(number) for number in ids]
 
 
-def test_killed_between_send_and_record(life: Life, capsys: pytest.CaptureFixture[str]) -> None:
+def test_killed_between_send_and_record(life: Life, figure: Figure) -> None:
     """At least once, under the same id and with the same bytes, and no try is used up by a death."""
     rng = Random(11)
     with receiver() as one:
@@ -82,12 +83,11 @@ def test_killed_between_send_and_record(life: Life, capsys: pytest.CaptureFixtur
     check_received(life, {1: one}, ended)
     twice = sum(count - 1 for count in Counter(r.headers["webhook-id"] for r in one.received).values())
     assert twice > 0
-    with capsys.disabled():
-        print(f"\n{life.database.dialect}: {deaths} kills, {len(ended)} deliveries, {twice} of them received once more")
+    figure(f"{life.database.dialect}: {deaths} kills, {len(ended)} deliveries, {twice} of them received once more")
     assert deaths == KILLS
 
 
-def test_every_bad_receiver_at_once(life: Life, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_bad_receiver_at_once(life: Life, figure: Figure) -> None:
     rng = Random(7)
     with ExitStack() as stack:
         ones: dict[int, Receiver] = {}
@@ -117,9 +117,8 @@ def test_every_bad_receiver_at_once(life: Life, capsys: pytest.CaptureFixture[st
     assert all(one.flooded < (8 << 20) * (1 + len(one.received)) for one in ones.values())
     never = [one for one in ended if one.endpoint_id == inside.id]
     assert {one.status for one in never} == {"FAILED"}
-    with capsys.disabled():
-        sent = f"{sum(len(one.received) for one in ones.values())} requests, {kills} kills"
-        print(f"\n{life.database.dialect}: {len(ended)} deliveries to {len(ones) + 1} receivers, {sent}")
+    sent = f"{sum(len(one.received) for one in ones.values())} requests, {kills} kills"
+    figure(f"{life.database.dialect}: {len(ended)} deliveries to {len(ones) + 1} receivers, {sent}")
 
 
 def _number(kinds: dict[int, str], wanted: str) -> int:

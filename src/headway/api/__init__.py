@@ -1,1 +1,4 @@
-"""The HTTP service: it decides nothing itself, it calls the client and the reading functions."""
+"""The HTTP service.
+
+It holds no rules of its own; it calls the client and reads the store.
+"""

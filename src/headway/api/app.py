@@ -1,4 +1,4 @@
-"""The application: all routes behind one door, errors as problems, the OpenAPI document."""
+"""The ASGI application: all routes, the access middleware, the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
 
 from headway import __version__
-from headway.api import (
-    applying,
+from headway.api.endpoints import (
+    apply,
+    artifacts,
     direct,
+    events,
     executions,
-    files,
     groups,
     health,
-    history,
     jobs,
-    legacy,
     live,
-    problems,
     queue,
     reservations,
     runs,
@@ -35,12 +33,15 @@ from headway.api import (
     tokens,
     webhooks,
 )
-from headway.api.access import Door
-from headway.api.naming import KeepSlashes
-from headway.api.routes import Routes
+from headway.api.http import problems
+from headway.api.http.auth import AccessMiddleware
+from headway.api.http.path_names import KeepSlashes
+from headway.api.http.routing import Routes
+from headway.api.http.sse import Streams
+from headway.api.legacy import endpoints
+from headway.api.openapi import Documents
+from headway.api.schemas import answers
 from headway.api.service import Service
-from headway.api.streams import Streams
-from headway.api.wire import answers
 from headway.errors import HeadwayError
 
 NOUNS: Sequence[Routes] = (
@@ -51,29 +52,31 @@ NOUNS: Sequence[Routes] = (
     schedules.routes,
     executions.routes,
     queue.routes,
-    history.routes,
+    events.routes,
     targets.routes,
     direct.routes,
     reservations.routes,
     system.routes,
-    files.routes,
+    artifacts.routes,
     tokens.routes,
     tenants.routes,
     webhooks.routes,
-    applying.routes,
+    apply.routes,
     live.routes,
     health.routes,
-    legacy.routes,
+    endpoints.routes,
 )
 
 
-def make(service: Service, more: Callable[[FastAPI], None] = lambda app: None) -> Door:
-    """The ASGI application of a service. `more` is added beside the API."""
+def make(service: Service, more: Callable[[FastAPI], None] = lambda app: None) -> AccessMiddleware:
+    """Builds the ASGI application of a service; `more` adds routes beside the API."""
     app = build()
     app.state.service = service
     more(app)
+    before = {getattr(route, "path", None) for route in app.routes}
     direct.mount_own_paths(app, service.system.registry)
-    return Door(KeepSlashes(app), service)
+    app.state.documents.own_paths = {getattr(route, "path", "") for route in app.routes} - before
+    return AccessMiddleware(KeepSlashes(app), service)
 
 
 @asynccontextmanager
@@ -83,7 +86,10 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def build() -> FastAPI:
-    """All routes. What they stand on is given to them with `app.state.service`."""
+    """Builds the application with all routes.
+
+    They find the service in `app.state.service`.
+    """
     app = FastAPI(
         title="Headway",
         version=__version__,
@@ -96,6 +102,7 @@ def build() -> FastAPI:
     )
     app.state.declared, app.state.asked = {}, {}
     app.state.streams = Streams()
+    app.state.documents = Documents()
     for noun in NOUNS:
         noun.mount(app)
     app.add_exception_handler(HeadwayError, problems.on_error)
@@ -107,12 +114,12 @@ def build() -> FastAPI:
 
 
 def _describe(app: FastAPI) -> None:
-    """FastAPI's own words about 422 give way to ours; the schema of problems is added."""
-    made = app.openapi
+    """Replaces FastAPI's schema of a 422 answer; adds the security schemes."""
+    original = app.openapi
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            document = made()
+            document = original()
             schemas = document.setdefault("components", {}).setdefault("schemas", {})
             for name in ("HTTPValidationError", "ValidationError"):
                 schemas.pop(name, None)

@@ -1,4 +1,4 @@
-"""What the endpoints stand on: one database, one client for each visitor, one tail of the events."""
+"""The service that all requests share: the database, clients, the event stream."""
 
 from __future__ import annotations
 
@@ -10,30 +10,35 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from headway.engine.client import Client
-from headway.engine.health import Health, Round, ready
-from headway.engine.metrics import Metrics
-from headway.engine.tail import Tail
-from headway.model.access import Role, Visitor
-from headway.model.job import Actor
+from headway.engine.client.client import Client
+from headway.engine.events.tail import Tail
+from headway.engine.monitoring.metrics import Metrics
+from headway.engine.monitoring.readiness import Health, Round, ready
+from headway.model.access.cookies import CookieKey
+from headway.model.access.permissions import Role, Visitor
+from headway.model.jobs.job import Actor
 from headway.store.db import Database, Tx
-from headway.store.wall import walled
+from headway.store.postgres.row_security import walled
 
 if TYPE_CHECKING:
-    from headway.engine.direct import Caller
+    from headway.engine.direct.call import Caller
 
 CLIENTS = 500
-# Each direct call has a thread for as long as it waits and runs.
+# Each direct call occupies a thread while it waits and runs.
 DIRECT_CALLS = 200
+# Time that the tail of events gets to end; it ends after the read in progress.
+TAIL_SECONDS = 5.0
 LOCAL = Actor("user", "", "local")
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """What the settings say about the service."""
+class ServiceConfig:
+    """The settings of the HTTP service."""
 
     host: str = "127.0.0.1"
     hosts: tuple[str, ...] = ()
+    # Accept requests of this machine without a token, while there is none.
+    open_on_loopback: bool = True
     artifacts: Path = Path("headway-artifacts")
     direct_wait: float = 300.0
     grace: float = 30.0
@@ -41,8 +46,8 @@ class Terms:
     legacy_research: str = "research.run"
 
 
-class Setting(NamedTuple):
-    """One setting as it is in force: `value` without its secrets, `source` where it was given."""
+class SettingInForce(NamedTuple):
+    """A setting in force: its value without secrets, and the source that gave it."""
 
     name: str
     value: str
@@ -51,15 +56,15 @@ class Setting(NamedTuple):
 
 
 class Service:
-    """Shared by all requests of a process. `settings` tells those of the process."""
+    """Shared by all requests; `settings` lists the settings of the process."""
 
     def __init__(
         self,
         client: Client,
-        terms: Terms,
+        terms: ServiceConfig,
         *,
         caller: Callable[[], Caller] | None = None,
-        settings: Callable[[], Sequence[Setting]] = tuple,
+        settings: Callable[[], Sequence[SettingInForce]] = tuple,
     ) -> None:
         self.system = client
         self.database: Database = client.database
@@ -68,20 +73,32 @@ class Service:
         self.settings = settings
         self.closing = threading.Event()
         self.direct_calls = threading.Semaphore(DIRECT_CALLS)
-        # What waits or runs for somebody, and how it is told to end.
+        # Direct calls in progress; calling an element asks the call to end.
         self.under_way: set[Callable[[], None]] = set()
         self.metrics = Metrics(client.database)
-        # How the process stands that we are a part of; whoever composes it knows more of its parts.
+        # State of the whole process. The supervisor replaces it, because it knows the other parts.
         self.health: Callable[[], Health] = lambda: ready(client.database)
         self.rounds: Callable[[], Sequence[Round]] = tuple
         self._lock = threading.Lock()
-        self._clients: OrderedDict[tuple[str, str], Client] = OrderedDict()
+        self._clients: OrderedDict[tuple[str, str, str, bool], Client] = OrderedDict()
         self._walls: dict[int, Database] = {}
         self._tail: Tail | None = None
+        self._cookie_key: CookieKey | None = None
+
+    @property
+    def has_cookie_key(self) -> bool:
+        return self._cookie_key is not None
+
+    @property
+    def cookie_key(self) -> CookieKey:
+        """The key that signs cookies; read from the database at the first use."""
+        if self._cookie_key is None:  # two threads read the same key
+            self._cookie_key = self.system.sessions.cookie_key()
+        return self._cookie_key
 
     @property
     def tail(self) -> Tail:
-        """Begun with the first one who listens."""
+        """The event stream, started for the first subscriber."""
         with self._lock:
             if self._tail is None:
                 self._tail = Tail(self.database)
@@ -89,11 +106,14 @@ class Service:
             return self._tail
 
     def client(self, visitor: Visitor) -> Client:
-        """The verbs for one visitor. Kept: callers at the same time share their commits."""
-        key = (visitor.tenant, visitor.actor.text())
+        """Returns the client of a visitor, which is kept.
+
+        Concurrent callers thus share group commits.
+        """
+        key = (visitor.tenant, visitor.actor.text(), visitor.role.value, visitor.system)
         found = self._clients.get(key)
-        if found is None:  # outside the lock: the wall asks the database whether it stands
-            found = self.system.sibling(visitor.actor, visitor.tenant)
+        if found is None:  # outside the lock, because row-level security is checked in the database
+            found = self.system.sibling(visitor.actor, visitor.tenant, visitor)
             found.database = self._wall(visitor.tenant_id)
         with self._lock:
             found = self._clients.setdefault(key, found)
@@ -104,18 +124,18 @@ class Service:
 
     @contextmanager
     def read(self, visitor: Visitor) -> Iterator[Tx]:
-        """Behind the wall of the visitor's tenant."""
+        """Opens a read transaction under row-level security for the visitor's tenant."""
         with self._wall(visitor.tenant_id).read() as tx:
             yield tx
 
     def _wall(self, tenant_id: int) -> Database:
         found = self._walls.get(tenant_id)
-        if found is None:  # outside the lock: it asks the database
+        if found is None:  # outside the lock, because it queries the database
             found = self._walls[tenant_id] = walled(self.database, tenant_id)
         return found
 
     def anybody(self, tenant: str) -> Visitor:
-        """Whoever comes while everything is open."""
+        """Returns the visitor for requests without a token, while no token exists."""
         return Visitor(LOCAL, tenant, self.tenant_id(tenant), Role.ADMIN, system=True)
 
     def tenant_id(self, name: str) -> int:
@@ -130,3 +150,4 @@ class Service:
             end()
         if self._tail is not None:
             self._tail.stop()
+            self._tail.join(TAIL_SECONDS)  # its descriptors are closed with the database

@@ -1,1 +1,1 @@
-"""The command line: settings in, tables and JSON out."""
+"""The command line: reads settings and options, prints tables and JSON."""

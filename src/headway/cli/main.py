@@ -1,4 +1,4 @@
-"""The entry point `headway`: runs a command and turns what goes wrong into one line and an exit code."""
+"""The entry point `headway`: runs a command and turns an error into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -24,29 +24,45 @@ _CODES: tuple[tuple[type[errors.HeadwayError], int], ...] = (
     (errors.HeadwayError, REFUSED),
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_NOUN = re.compile(r"there is no (group|execution|schedule|template|tenant|token|webhook|delivery) ")
 _QUICK = (["--version"], ["version"])
+# The arguments of this process if it was started as `headway`, so that `headway work` can restart itself. Empty if a
+# program called `main`.
+started_as: list[str] = []
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
     args = list(sys.argv[1:] if argv is None else argv)
-    if args in _QUICK:  # nothing else is loaded for it
+    if args in _QUICK:  # answered before the command tree is loaded
         print(f"headway {__version__}")
         return DONE
     for stream in (sys.stdout, sys.stderr):
         _never_fail_to_write(stream)
     if argv is None:
-        sys.excepthook = _last_words
+        _open_missing_descriptors()
+        sys.excepthook = _report_crash
+        started_as[:] = args
     if any(_SURROGATE.search(arg) for arg in args):
         return _tell(errors.BadInput("an argument is not UTF-8 text: write it in UTF-8"), "--json" in args)
     return _run(args)
 
 
+def _open_missing_descriptors() -> None:
+    """Opens /dev/null for each standard stream that is closed.
+
+    A database or socket would get its number otherwise, and messages for it.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # takes the lowest free number
+
+
 def _run(args: list[str]) -> int:
     from typer.exceptions import Abort, TyperException
 
-    from headway.cli.commands import build
+    from headway.cli.tree import build
 
     as_json = "--json" in args[: args.index("--")] if "--" in args else "--json" in args
     try:
@@ -59,7 +75,7 @@ def _run(args: list[str]) -> int:
         return 130
     except OSError as error:
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        return _tell(errors.Refused(f"{what}: check that it is there and that this user may use it"), as_json)
+        return _tell(errors.Refused(f"{what}: check that it exists and that this user may use it"), as_json)
     return code if isinstance(code, int) else DONE
 
 
@@ -68,7 +84,7 @@ def code_of(error: errors.HeadwayError) -> int:
 
 
 def _tell(error: errors.HeadwayError, as_json: bool) -> int:
-    from headway.cli.out import problem, visible
+    from headway.cli.output import problem, visible
 
     code = code_of(error)
     if as_json:
@@ -79,27 +95,30 @@ def _tell(error: errors.HeadwayError, as_json: bool) -> int:
     if len(problems) > 1:
         subject = f"{visible(error.facts['subject'])} has" if "subject" in error.facts else "the settings have"
         print(f"headway: {subject} {len(problems)} problems: correct them", file=sys.stderr)
-        print("\n".join(f"  {visible(one)}" for one in problems), file=sys.stderr)
+        print("\n".join(f"  {visible(text)}" for text in problems), file=sys.stderr)
     else:
-        print(f"headway: {visible(' '.join(str(error).split()))}{_remedy(error)}", file=sys.stderr)
+        print(f"headway: {visible(' '.join(str(error).split()))}{hint_of(error)}", file=sys.stderr)
     return code
 
 
-def _remedy(error: errors.HeadwayError) -> str:
-    """Where the message itself does not say what to do."""
-    if type(error) is errors.NotFound and ": " not in str(error):
-        found = _NOUN.match(str(error))
-        noun = found[1] if found else "job"
-        return f": see `headway {'webhooks deliveries WEBHOOK' if noun == 'delivery' else f'{noun}s ls'}`"
-    if isinstance(error, errors.Unreachable) and "PostgreSQL cannot be reached" in str(error):
-        return ": start it, or name another database with --database"
-    if isinstance(error, errors.Unreachable) and "cannot be read or written" in str(error):
-        return ": check that its folder is there and writable, or name another database with --database"
+def hint_of(error: errors.HeadwayError) -> str:
+    """Returns what to do about an error whose message does not say it, or an empty text."""
+    from headway.store.db import FileUnusable, ServerUnreachable
+
+    match error:
+        case errors.NotFound(hint=None, noun="delivery"):
+            return ": see `headway webhooks deliveries WEBHOOK`"
+        case errors.NotFound(hint=None, noun=str() as noun):
+            return f": see `headway {noun}s ls`"
+        case ServerUnreachable():
+            return ": start it, or name another database with --database"
+        case FileUnusable():
+            return ": check that its folder exists and is writable, or name another database with --database"
     return ""
 
 
 def _tell_usage(error: TyperException, as_json: bool) -> int:
-    from headway.cli.out import problem, visible
+    from headway.cli.output import problem, visible
 
     if type(error).__name__ == "NoArgsIsHelpError":  # its message is the whole help
         print(error.format_message(), file=sys.stderr)
@@ -115,19 +134,21 @@ def _tell_usage(error: TyperException, as_json: bool) -> int:
 
 
 def _never_fail_to_write(stream: TextIO) -> None:
-    """A terminal that cannot show a character gets its number instead."""
+    """Makes a stream write an escape sequence for each character that its encoding lacks."""
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="backslashreplace")
 
 
-def _last_words(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """A mistake of ours: one line that names it. The exit code says that no command means this."""
+def _report_crash(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Prints an unexpected exception in one line and exits with 70 (internal error)."""
+    from headway.cli.output import visible
+
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     place = f" ({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})" if trace else ""
-    text = " ".join(f"{kind.__name__}: {error}".split())
-    print(f"headway: a mistake in Headway itself: {text}{place}: please report it", file=sys.stderr, flush=True)
+    text = visible(" ".join(f"{kind.__name__}: {error}".split()))
+    print(f"headway: internal error: {text}{place}: please report it", file=sys.stderr, flush=True)
     os._exit(BROKEN)
 
 

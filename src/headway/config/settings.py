@@ -1,7 +1,7 @@
-"""The settings there are: their names, kinds, defaults and descriptions, and which of them go together.
+"""Declares the settings: names, types, defaults, descriptions, and rules between two settings.
 
-Finished work is kept for 30 days (`retention`) unless told otherwise: long enough to look into last month's failures,
-short enough that a file on one disk does not grow for ever.
+The default `retention` is 30 days: long enough to examine last month's failures, short enough that a file on one disk
+stays small.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationInfo, field_validator
 
-from headway.config.kinds import (
+from headway.config.types import (
     Address,
     Aging,
     AppName,
@@ -33,48 +33,49 @@ from headway.config.kinds import (
     together,
     understood,
 )
-from headway.model import policies, values
+from headway.model.queue import policies
+from headway.model.values import json
 
-# A setting's place: its names from the outside in. Not dotted text, because names inside maps have dots of their own.
+# A setting's place is its path of names, outermost first. Names inside maps may contain dots, so it is no dotted text.
 Place = tuple[str, ...]
 
 _MINUTE, _DAY = 60.0, 86_400.0
 
 
 class _Frozen(BaseModel):
-    # Inputs stay out of pydantic's own messages: one of them may be a password.
+    # An input may be a password, so pydantic's messages leave inputs out.
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, hide_input_in_errors=True)
 
 
-class Concurrency(_Frozen):
+class ConcurrencySettings(_Frozen):
     policy: Policy = Field(
         default="global",
-        description="Which lanes a job without a target needs: global, per_task, per_resource or a class of yours",
+        description="Lanes of a job without a target: global, per_task, per_resource or your own policy class",
     )
     limit: Annotated[Count | None, OrNone] = Field(
-        default=1, description='How many jobs may run at once on the policy\'s lane, or "none"'
+        default=1, description='How many jobs may run at once on the policy\'s lane; "none" means no limit'
     )
     limits: Mapping[Name, Count] = Field(
-        default_factory=dict, description="The limits of single lanes: of tasks under per_task, of your own policy's"
+        default_factory=dict, description="Limits of single lanes, by task (per_task) or by your own policy's lane"
     )
     targets: Literal["own", "global"] = Field(
         default="own", description='Jobs with a target take its lane only (own), or the policy\'s lane too ("global")'
     )
 
     def value(self, aging: float | None) -> policies.Concurrency:
-        """What is kept in the database."""
+        """Returns the value that is stored in the database."""
         limits = tuple(sorted(self.limits.items()))
         return policies.Concurrency(self.policy, self.targets, self.limit, limits, aging)
 
 
 class RetryDefaults(_Frozen):
     max_attempts: Annotated[int, Whole, Field(ge=0, le=1_000)] = Field(
-        default=3, description="Automatic retries of a job that does not say (a job on a target: 0)"
+        default=3, description="Automatic retries of a job without its own retry policy (on a target: 0)"
     )
-    base_delay: Duration = Field(default=10.0, description="Wait before the first retry; doubles with each further one")
+    base_delay: Duration = Field(default=10.0, description="Wait before the first retry; doubles with each retry")
 
 
-class Webhooks(_Frozen):
+class WebhookSettings(_Frozen):
     allow_private: bool = Field(default=False, description="Deliver to private and loopback addresses too")
 
 
@@ -84,7 +85,10 @@ class Legacy(_Frozen):
 
 
 class Settings(_Frozen):
-    """All settings. The order matters twice: `listen` is judged by `database`, `lease` by `heartbeat`."""
+    """All settings.
+
+    Their order matters: the validator of `listen` reads `database`, and that of `lease` reads `heartbeat`.
+    """
 
     app: Annotated[AppName | None, OrNone] = Field(default=None, description="Where the App is, as module:name")
     database: Address = Field(
@@ -97,45 +101,49 @@ class Settings(_Frozen):
     )
     host: Name = Field(default="127.0.0.1", description="The address the HTTP server binds")
     port: Annotated[int, Whole, Field(ge=0, le=65_535)] = Field(
-        default=8642, description="The port of the HTTP server; 0 takes a free one"
+        default=8642, description="The port of the HTTP server; 0 chooses a free port"
     )
     hosts: Annotated[Hosts | None, OrNone] = Field(
-        default=None, description="More names by which the HTTP server may be called, with commas"
+        default=None, description="Additional host names that the HTTP server accepts, separated by commas"
     )
     slots: Count = Field(default=4, description="How many jobs one worker runs at once")
-    concurrency: Concurrency = Field(default_factory=Concurrency, description="What limits concurrency across workers")
+    concurrency: ConcurrencySettings = Field(
+        default_factory=ConcurrencySettings, description="Limits on concurrency across all workers"
+    )
     resources: Mapping[Resource, Count] = Field(
         default_factory=dict, description="Named pools and how many jobs may use each at once"
     )
-    heartbeat: SomeTime = Field(default=2.0, description="How often a worker renews its claims")
-    lease: SomeTime = Field(default=60.0, description="How long a claim lives without renewal: at least 3 heartbeats")
-    recovery_interval: SomeTime = Field(default=30.0, description="How often each process looks for lost work")
-    shutdown_grace: Duration = Field(default=30.0, description="How long running jobs may go on after a stop signal")
-    retry: RetryDefaults = Field(default_factory=RetryDefaults, description="The retry policy of jobs that bring none")
+    heartbeat: SomeTime = Field(default=2.0, description="How often a worker renews its lease")
+    lease: SomeTime = Field(default=60.0, description="How long a claim lasts without renewal; at least 3 heartbeats")
+    recovery_interval: SomeTime = Field(default=30.0, description="How often each process checks for lost jobs")
+    shutdown_grace: Duration = Field(default=30.0, description="How long running jobs may continue after a stop signal")
+    retry: RetryDefaults = Field(default_factory=RetryDefaults, description="The retry policy of jobs without one")
     reservation_ttl: SomeTime = Field(
-        default=10 * _MINUTE, description="How long a reservation of a program outside lives after its last renewal"
+        default=10 * _MINUTE, description="How long an outside program's reservation lasts after its last renewal"
     )
     direct_wait: Duration = Field(default=300.0, description="How long a direct call may wait for its slot")
     aging: Annotated[Aging | None, OrNone] = Field(
-        default=None, description='Waiting this long counts as one more priority; "none" turns it off'
+        default=None, description='Each such interval of waiting adds 1 to the priority; "none" turns it off'
     )
     retention: Annotated[SomeTime | None, OrNone] = Field(
-        default=30 * _DAY, description='How long finished work is kept; "none" keeps it for ever'
+        default=30 * _DAY, description='How long finished jobs are kept; "none" keeps them for ever'
     )
-    webhooks: Webhooks = Field(default_factory=Webhooks, description="What webhooks may do")
+    webhooks: WebhookSettings = Field(default_factory=WebhookSettings, description="Rules for webhook deliveries")
     connections: Mapping[Name, Connection] = Field(
-        default_factory=dict, repr=False, description="Databases that sql tasks may use, by name"
+        default_factory=dict, repr=False, description="Databases for sql tasks, by name"
     )
     secrets: Mapping[Name, Secret] = Field(
-        default_factory=dict, repr=False, description="Where secrets are found, by name: env:VARIABLE or file:/path"
+        default_factory=dict,
+        repr=False,
+        description="The source of each secret (env:VARIABLE or file:/path), and the tenants and tasks that may use it",
     )
-    artifacts: Folder = Field(default=Path("headway-artifacts"), description="The folder where attached files are kept")
-    legacy: Legacy = Field(default_factory=Legacy, description="Which tasks the old trigger paths start")
+    artifacts: Folder = Field(default=Path("headway-artifacts"), description="The folder for files that jobs attach")
+    legacy: Legacy = Field(default_factory=Legacy, description="The tasks behind the legacy trigger paths")
 
     _sources: dict[Place, str] = PrivateAttr(default_factory=dict)
 
     def source_of(self, place: Place) -> str:
-        """Where a value was given."""
+        """Returns the label of a value's source; `default` if none was given."""
         return self._sources.get(place, "default")
 
     def remember_sources(self, labels: Mapping[Place, str]) -> None:
@@ -157,6 +165,6 @@ class Settings(_Frozen):
     def _outlives_heartbeats(cls, value: float, info: ValidationInfo) -> float:
         heartbeat = info.data.get("heartbeat", 0.0)
         if value < round(3 * heartbeat, 6):
-            short, beat = values.duration_text(value), values.duration_text(heartbeat)
+            short, beat = json.duration_text(value), json.duration_text(heartbeat)
             raise together(f"must be at least 3 heartbeats: {short} is less than 3 × {beat}")
         return value

@@ -1,4 +1,4 @@
-"""Where settings come from: the file, the environment, flags. Every value with the place where it was given."""
+"""Reads settings from the file, the environment and flags; keeps the source of every value."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.config.known import MAPS, TABLES, exists, flatten, shown
+from headway.config.schema import MAPS, TABLES, exists, flatten, shown
 from headway.config.settings import Place
+from headway.engine.execution.own_variables import WITHHELD
 from headway.errors import BadInput
-from headway.model import values
+from headway.model.values import json
 
 DEFAULT_FILE = Path("headway.toml")
 PREFIX = "HEADWAY_"
-# Of the test suite, and of the processes of a job: a job may call `headway` itself.
+# Variables that are no settings.
 NOT_SETTINGS = (
-    *("HEADWAY_TEST_", "HEADWAY_PROOF", "HEADWAY_WORK", "HEADWAY_JOB_ID", "HEADWAY_FENCE"),
-    # Where the command line finds a server, and who it is there.
+    # The test suite sets these, and a worker sets them for a job's processes, which may call `headway`.
+    *("HEADWAY_TEST_", "HEADWAY_PROOF", "HEADWAY_WORK", "HEADWAY_JOB_ID", "HEADWAY_FENCE", WITHHELD),
+    # The command line reads its server, token and tenant from these.
     *("HEADWAY_SERVER", "HEADWAY_TOKEN", "HEADWAY_TENANT"),
 )
 
@@ -29,7 +31,7 @@ FILE, ENVIRONMENT, FLAG = range(3)
 
 @dataclass(frozen=True, slots=True, order=True)
 class Source:
-    """Where a value was given. `says` is the setting that the label already names, so that it is not said twice."""
+    """The source of a value. `says` is the setting that the label names; a message does not repeat it."""
 
     rank: int
     line: int
@@ -85,13 +87,16 @@ def _from_toml(file: Path, text: str, problems: list[Problem]) -> Iterator[Given
 
 
 def _toml_problem(message: str, file: Path, text: str) -> Problem:
-    found = _LINE.search(message)
-    line = int(found[1]) if found else text.count("\n") + 1
+    match = _LINE.search(message)
+    line = int(match[1]) if match else text.count("\n") + 1
     return Problem(Source(FILE, line, f"{file}:{line}"), "", f"is not TOML: {_LINE.sub('', message)}")
 
 
 def _lines(text: str) -> dict[Place, int]:
-    """The line of every key of a valid TOML text: tomllib does not tell, but it can say where a statement ends."""
+    """Returns the line of every key of a valid TOML text.
+
+    tomllib does not report lines, so this function parses statement by statement to find where each one ends.
+    """
     lines: dict[Place, int] = {}
     table: Place = ()
     statement, start = "", 1
@@ -101,7 +106,7 @@ def _lines(text: str) -> dict[Place, int]:
         try:
             parsed = tomllib.loads(statement)
         except tomllib.TOMLDecodeError:
-            continue  # a value that goes on in the next line
+            continue  # the value continues on the next line
         if statement.lstrip().startswith("["):
             table = list(_keys(parsed))[-1]
             lines.setdefault(table, start)
@@ -134,11 +139,11 @@ def _from_variable(variable: str, path: Place, text: str, problems: list[Problem
     source = Source(ENVIRONMENT, 0, variable, shown(path))
     value: object = text
     if not text.strip() and exists(path):
-        problems.append(Problem(source, source.says, "is empty: unset it, or give it a value"))
+        problems.append(Problem(source, source.says, "is empty: unset it or give it a value"))
         return
     if ".".join(path) in TABLES:
         try:
-            value = values.from_json(text, field="")
+            value = json.from_json(text, field="")
         except BadInput as error:
             problems.append(Problem(source, source.says, f"must be a JSON object: it {error.facts['problem']}"))
             return
@@ -154,7 +159,10 @@ def from_flags(overrides: Mapping[str, object]) -> Iterator[Given]:
 
 
 def _named(parts: list[str], separator: str) -> Place:
-    """The path that a variable or flag means. Names inside a map are the user's own: case and separators are kept."""
+    """Returns the path that a variable or flag names.
+
+    Names inside a map are user-chosen and keep their case and separators.
+    """
     lower = [part.lower() for part in parts]
     for cut in range(1, len(parts)):
         if ".".join(lower[:cut]) in MAPS:

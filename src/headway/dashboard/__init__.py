@@ -1,1 +1,1 @@
-"""The pages: what runs, what waits and why, and the forms that change it."""
+"""The dashboard: pages that show jobs and schedules, and forms that change them."""

@@ -1,4 +1,7 @@
-"""A loop is a tick that returns its delay; the only `while` of the moving parts is here."""
+"""Base classes of loops.
+
+A loop is a tick that returns its delay, and the only `while` is here.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,18 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
+from contextlib import suppress
 
 from headway.errors import HeadwayError, Unreachable
-from headway.store.db import Waiter
+from headway.store.db import Database, Waiter
+from headway.store.migrations import NEWER, migrated
 
 log = logging.getLogger("headway")
 BACKOFF = 2.0
 
 
 class Loop(ABC):
-    """Something that happens again and again, in a thread of its own or by calling `tick` in a test."""
+    """A repeated action, in a thread of its own, or by calls of `tick` in a test."""
 
     name = "loop"
 
@@ -23,29 +28,30 @@ class Loop(ABC):
         self.ended = threading.Event()
         self.thread: threading.Thread | None = None
         self.unreachable = False
-        # Whether it ended itself, because the data are somewhere else.
+        # True if the process must end, because the data moved or a newer program migrated the schema.
         self.moved = False
-        # When a round last went well, and how long it then wanted to wait.
+        # Time of the last successful tick, and the delay it returned.
         self.went_at: float | None = None
         self.pace = 0.0
 
     @abstractmethod
     def tick(self) -> float:
-        """Does what is due and returns the seconds until it should happen again."""
+        """Does the due work. Returns the seconds until the next tick."""
 
     def wait(self, seconds: float) -> None:
         self.ended.wait(seconds)
 
     def start(self) -> None:
-        self.thread = threading.Thread(target=self.run, name=f"headway-{self.name}", daemon=True)
-        self.thread.start()
+        thread = threading.Thread(target=self.run, name=f"headway-{self.name}", daemon=True)
+        thread.start()  # may raise; then there is no thread to join
+        self.thread = thread
 
     def run(self) -> None:
         while not self.ended.is_set():
             self.wait(self.safely())
 
     def safely(self) -> float:
-        """One tick. A failed one is told and tried again: the loop itself must not die."""
+        """Runs one tick. A failed tick is logged and retried, so that the loop never dies."""
         try:
             delay = self.tick()
         except Unreachable as error:
@@ -54,25 +60,51 @@ class Loop(ABC):
             self.unreachable = True
             return BACKOFF
         except Exception as error:
-            if isinstance(error, HeadwayError) and error.code == "moved":
-                return self._end_moved(error)
-            log.exception("%s: a round failed and will be tried again", self.name)
-            return BACKOFF
+            return self._failed(error)
         if self.unreachable:
             log.warning("%s: the database is back", self.name)
         self.unreachable = False
         self.went_at, self.pace = time.monotonic(), delay
         return delay
 
+    def _failed(self, error: Exception) -> float:
+        """Handles an error, which may come from a schema that was migrated meanwhile."""
+        refusal = error if isinstance(error, HeadwayError) else self._refusal()
+        match refusal:
+            case HeadwayError(code="moved"):
+                return self._end_moved(refusal)
+            case HeadwayError(code=code) if code == NEWER:
+                return self._ask_for_end(refusal)
+        log.error("%s: a tick failed and will be retried", self.name, exc_info=error)
+        return BACKOFF
+
+    def _refusal(self) -> HeadwayError | None:
+        database: Database | None = getattr(self, "database", None)  # some loops have no database
+        with suppress(Exception):  # the check may fail as the tick did, and must not end the loop
+            return None if database is None else migrated(database)
+        return None
+
+    def _ask_for_end(self, error: HeadwayError) -> float:
+        """Logs once that the process must restart.
+
+        The supervisor then ends it: claiming stops, and running jobs get their grace.
+        """
+        if not self.moved:
+            log.error(
+                "%s: %s, and start this process again. It shuts down now, after its running jobs", self.name, error
+            )
+        self.moved = True
+        return BACKOFF
+
     def _end_moved(self, error: HeadwayError) -> float:
-        """The data are in another database now: here there is nothing to do any more, and never will be."""
+        """Ends this loop for good, because the data are in another database now."""
         log.error("%s: %s. This part ends: start the process again with that address", self.name, error)
         self.moved = True
         self.stop()
         return 0.0
 
     def quiet_for(self) -> float | None:
-        """Seconds since a round last went well; None before the first."""
+        """Returns the seconds since the last successful tick; None before the first."""
         return None if self.went_at is None else time.monotonic() - self.went_at
 
     def stop(self) -> None:
@@ -84,7 +116,7 @@ class Loop(ABC):
 
 
 class WokenLoop(Loop):
-    """A loop that also runs when somebody may have made work."""
+    """A loop that a wake-up also runs, when there may be new work."""
 
     def __init__(self, waiter: Waiter) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Starts the moving parts of a process, ends them in order on a signal, and gives running work its grace."""
+"""Starts the parts of a process, and ends them in order on a signal."""
 
 from __future__ import annotations
 
@@ -6,28 +6,38 @@ import logging
 import os
 import select
 import signal
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from headway import forks
+from headway.engine import restart
+from headway.engine.execution.deadlines import NO_ROOM
+from headway.engine.execution.running import STOP_GRACE
 from headway.engine.loop import BACKOFF, Loop
-from headway.engine.recovery import Recovery
-from headway.engine.run import STOP_GRACE
-from headway.engine.worker import Worker
+from headway.engine.maintenance.recovery import Recovery
+from headway.engine.worker.worker import Worker
 from headway.errors import Unreachable
+from headway.store.workers import worker_name
 
 log = logging.getLogger("headway")
 LOOK_SECONDS = 0.05
-# Where nobody waits for the end of a burst: a signal wakes at once, and a worker that was given up can wait for this.
+# Poll interval without a burst. A signal wakes at once, and replacing a lost worker can wait this long.
 SELDOM = 0.5
-# For the other parts, all of which end at once but the deliverer, which waits for answers (deliverer.FAREWELL).
+# For the other parts, which end at once. Only the deliverer waits for answers (deliverer.FAREWELL).
 FAREWELL = 5.0
-# Refused, as a start against a database that was moved is.
+# Exit code after a move or a newer migration, as for a refused start against such a database.
 MOVED = 4
+# Each of them holds threads, a heartbeat and the lanes of its jobs, so their number is limited.
+MOST_SET_ASIDE = 3
 
 
 class Flag:
-    """Set by a signal handler, which may interrupt whoever waits for it: an Event would wait for its own lock then."""
+    """A flag that a signal handler sets.
+
+    The handler may interrupt the waiting thread itself; an Event would then deadlock on its own lock.
+    """
 
     def __init__(self) -> None:
         self.up = False
@@ -42,12 +52,14 @@ class Flag:
 
     def wait(self, seconds: float) -> bool:
         if not self.up:
-            select.select([self.end], [], [], seconds)
+            waiting = select.poll()  # select() takes no descriptor above 1023
+            waiting.register(self.end, select.POLLIN)
+            waiting.poll(seconds * 1000)
         return self.up
 
 
 class Part(Protocol):
-    """Something with a life of its own beside the worker: a loop, a server."""
+    """A loop or a server that runs beside the worker."""
 
     def start(self) -> None: ...
 
@@ -56,8 +68,17 @@ class Part(Protocol):
     def join(self, seconds: float | None = None) -> None: ...
 
 
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """Returns the signals that end this process: SIGTERM, and SIGINT unless ignored.
+
+    A shell ignores SIGINT for a program that a script starts in the background, because Ctrl-C is meant for the script.
+    """
+    interrupts = signal.getsignal(signal.SIGINT) != signal.SIG_IGN
+    return (signal.SIGTERM, signal.SIGINT) if interrupts else (signal.SIGTERM,)
+
+
 class Supervisor:
-    """One worker (or none) beside the loops every process has."""
+    """Runs one worker (or none) and the loops of every process."""
 
     def __init__(
         self,
@@ -74,100 +95,139 @@ class Supervisor:
         self.grace = grace
         self.signals = 0
         self.wanted = Flag()
+        self.started: list[Part] = []
 
     def start(self) -> None:
-        """Recovery comes first: what an earlier crash left is settled before anything new is claimed."""
-        self.recovery.safely()
-        self._start_worker()
-        self.recovery.start()
-        for loop in self.loops:
-            loop.start()
+        """Starts recovery, the worker and the other parts.
+
+        Recovery runs first, so that the claims of a crash are settled before new ones. A second call continues where
+        the first one failed.
+        """
+        if self.worker is None:
+            self.recovery.safely()
+            self._start_worker()
+        for part in (self.recovery, *self.loops)[len(self.started) :]:
+            part.start()
+            self.started.append(part)
 
     def _start_worker(self) -> None:
         if self.make_worker is not None:
-            self.worker = self.make_worker()
-            self.worker.register()
-            self.recovery.own = self.worker.renew
-            self.worker.start()
+            worker = self.make_worker()
+            try:
+                worker.register()
+                worker.start()
+            except BaseException:
+                worker.close()  # it may have been registered: deregister it
+                raise
+            self.worker = worker
+            self.recovery.own = worker.lease.renew
+
+    def _start_patiently(self) -> None:
+        """Starts; retries while the database is unreachable or no thread can start."""
+        while not self.wanted.is_set():
+            try:
+                return self.start()
+            # Not OSError: an address that is in use stays in use.
+            except (Unreachable, MemoryError, RuntimeError) as error:
+                log.warning("cannot start: %s; trying again every %g s", error, BACKOFF)
+                self.wanted.wait(BACKOFF)
 
     def on_signal(self, *_: object) -> None:
-        """The first signal asks for an end, the second ends the grace."""
+        """Asks for the end; a second signal ends the grace."""
         self.signals += 1
         self.wanted.set()
 
     def handle_signals(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self.on_signal)
+        for number in stop_signals():
+            forks.own_signal(number, self.on_signal)
 
     def run(self, *, until_idle: bool = False) -> int:
-        """Until a signal comes (or, in a burst, until there is nothing left to do)."""
-        self.start()
+        """Runs until a signal arrives or, in a burst, until no work is left.
+
+        Returns the exit code.
+        """
+        self._start_patiently()
         while not self.wanted.wait(LOOK_SECONDS if until_idle else SELDOM):
-            if self._moved():  # a part has said where to
+            if self._moved():  # that part has logged the reason and the remedy
                 self.stop()
                 return MOVED
-            worker = self.worker
-            if worker is None:
-                continue
-            if worker.only_stuck_left:
-                log.error("work that does not stop is all that is left: this process ends itself")
-                self._leave_at_once(worker)
-            if worker.ended.is_set():
-                log.warning("the worker was given up by others: starting a new one")
-                self._replace(worker)
-            if until_idle and self._idle(worker):
+            self.look()
+            if until_idle and self.worker is not None and self._idle(self.worker):
                 break
         return self.stop()
 
+    def look(self) -> None:
+        """Replaces a worker that was lost, or that has only unstoppable jobs left."""
+        worker = self.worker
+        if worker is None or worker.moved:
+            return
+        if worker.only_stuck_left:
+            self._leave(worker, "only jobs that ignore stop requests are left")
+        elif worker.ended.is_set():
+            log.warning("another process recovered this worker as lost: starting a new one")
+            self._replace(worker)
+
     def _moved(self) -> bool:
-        """Whether the data of this process are in another database now."""
+        """True if the data moved to another database, or have a newer schema."""
         return any(isinstance(part, Loop) and part.moved for part in (self.worker, self.recovery, *self.loops))
 
     def _idle(self, worker: Worker) -> bool:
-        """Nothing runs, nothing can be claimed, and no earlier crash left anything."""
-        if worker.busy() or worker.ended_work or worker.claimed != worker.finished:
+        """True if nothing runs, nothing can be claimed, and recovery has nothing left."""
+        if worker.busy() or worker.pool.ended_work or worker.claimed != worker.finished:
             return False
         self.recovery.safely()
         try:
-            return not worker.busy() and worker.due is None and not worker.finds_work()
+            return not worker.busy() and worker.strategy.due is None and not worker.has_claimable_work()
         except Unreachable:
             return False
 
     def _replace(self, worker: Worker) -> None:
         worker.join(self.grace)
         if not self._all_stopped(worker):
-            log.error("work of a worker that was given up does not stop: this process ends itself")
-            self._leave_at_once(worker)
-        worker.running.clear()
+            self._leave(worker, "jobs of a lost worker ignore stop requests")
+            return
+        worker.pool.running.clear()
         worker.close()
+        self._start_another()
+
+    def _start_another(self) -> None:
         while not self.wanted.is_set():
             try:
                 return self._start_worker()
-            except Unreachable as error:
+            except (Unreachable, *NO_ROOM) as error:
                 log.warning("cannot start a new worker: %s", error)
                 self.wanted.wait(BACKOFF)
 
     @staticmethod
     def _all_stopped(worker: Worker) -> bool:
-        """Whether nothing of it is left: its jobs may be run by others already."""
+        """True if all work of the worker has stopped; its jobs may already run elsewhere."""
         deadline = time.monotonic() + STOP_GRACE
         while worker.at_work and time.monotonic() < deadline:
             time.sleep(LOOK_SECONDS)
         return not worker.at_work
 
-    def _leave_at_once(self, worker: Worker) -> None:
-        for runner in worker.slot_runners.values():
+    def _leave(self, worker: Worker, why: str) -> None:
+        """Restarts this program, or exits, to end threads that ignore stop requests.
+
+        Recovery then settles their claims.
+        """
+        for runner in worker.pool.slot_runners.values():
             runner.close()
+        restart.here.begin(why)
+        log.error("%s: exiting with code 70", why)
         os._exit(70)
 
     def stop(self) -> int:
-        """Stop claiming, let running jobs finish within the grace, interrupt the rest, record everything."""
+        """Stops claiming, and lets running jobs finish within the grace.
+
+        The rest is interrupted and recorded.
+        """
         worker = self.worker
         if worker is not None:
             worker.drain()
             self._await(worker, self.grace, until_second_signal=True)
-            if worker.running:
-                log.warning("the shutdown grace is over: interrupting what still runs: %s", sorted(worker.running))
+            if worker.pool.running:
+                log.warning("the shutdown grace is over: interrupting jobs %s", sorted(worker.pool.running))
                 worker.interrupt_all("the worker shut down before the job could finish")
                 self._await(worker, self.grace_for_kills, until_second_signal=False)
             worker.stop()
@@ -188,3 +248,67 @@ class Supervisor:
             if until_second_signal and self.signals > 1:
                 return
             time.sleep(0.01)
+
+
+class EmbeddedSupervisor(Supervisor):
+    """A supervisor inside another program's process, which it must not end.
+
+    It watches from a thread of its own.
+    """
+
+    def __init__(
+        self,
+        *,
+        make_worker: Callable[[], Worker] | None,
+        recovery: Recovery,
+        loops: Sequence[Part] = (),
+        grace: float = 30.0,
+    ) -> None:
+        super().__init__(make_worker=make_worker, recovery=recovery, loops=loops, grace=grace)
+        # Workers with jobs that ignore stop requests. They keep their claims and are closed when those jobs have ended.
+        self.set_aside: list[Worker] = []
+        self.thread = threading.Thread(target=self._watch, name="headway-supervisor", daemon=True)
+
+    def start(self) -> None:
+        super().start()
+        self.thread.start()
+
+    def _watch(self) -> None:
+        while not self.wanted.wait(SELDOM) and not self._moved():
+            try:
+                self.look()
+                self._close_ended()
+            except Exception:
+                log.exception("the supervisor could not check its worker, and will try again")
+
+    def _leave(self, worker: Worker, why: str) -> None:
+        """Sets the worker aside with the jobs it cannot stop, and starts another one.
+
+        The supervisor must not end the process of another program.
+        """
+        log.error("%s: worker %s keeps them, and a new worker replaces it", why, worker_name(worker.who.id))
+        self.worker = None
+        self.set_aside.append(worker)
+        if len(self.set_aside) < MOST_SET_ASIDE:
+            self._start_another()
+        else:
+            log.error("%d workers are stuck: no further worker is started in this process", len(self.set_aside))
+
+    def _close_ended(self) -> None:
+        for worker in [
+            aside for aside in self.set_aside if not aside.at_work and not aside.pool.ended_work and not aside.busy()
+        ]:
+            self.set_aside.remove(worker)
+            worker.stop()
+            worker.join(FAREWELL)
+            worker.close()
+            if self.worker is None:
+                self._start_another()
+
+    def stop(self) -> int:
+        self.wanted.set()
+        if self.thread.is_alive():
+            self.thread.join(FAREWELL)
+        for worker in self.set_aside:
+            worker.stop()
+        return super().stop()

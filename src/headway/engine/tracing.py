@@ -1,6 +1,8 @@
-"""Traces: a job carries the trace of whoever made it, and its run is a span of that trace (OpenTelemetry, W3C).
+"""Traces (OpenTelemetry, W3C): a job carries the trace of its caller.
 
-Nothing is imported here: who traces has loaded OpenTelemetry already, and for all others it costs a look into a dict.
+The run of the job is a span of that trace.
+
+OpenTelemetry is never imported first here: a tracing process has loaded it already, and others pay one dict lookup.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from headway.errors import BadInput
-from headway.model.job import Claim, NewJob, Options
-from headway.model.outcome import Failed, Outcome
+from headway.model.jobs.job import Claim, NewJob, Options
+from headway.model.jobs.outcome import Failed, Outcome, StoppedByRequest
 
 if TYPE_CHECKING:
     from contextvars import Token
@@ -31,8 +33,10 @@ Stamp = Callable[[NewJob], NewJob]
 
 
 class _Provider:
-    """Whether somebody has set a provider of tracers. Once there is one it stays; until then we look now and then,
-    because asking costs more than the rest of it."""
+    """Detects a configured tracer provider.
+
+    A provider stays once it is set. Until then it is looked up at most once per second, because the lookup is slow.
+    """
 
     def __init__(self) -> None:
         self.real = False
@@ -52,7 +56,7 @@ _provider = _Provider()
 
 
 def on() -> bool:
-    """Whether anybody would see a span."""
+    """True if spans are recorded."""
     return _API in sys.modules and _provider.look()
 
 
@@ -63,7 +67,7 @@ def _tracer() -> Tracer:
 
 
 def valid(text: str | None) -> str | None:
-    """A traceparent as it came from outside; one that is none is ignored, as the standard says."""
+    """Returns a valid traceparent, or None; the standard ignores invalid ones."""
     return text if text is not None and _TRACEPARENT.fullmatch(text) else None
 
 
@@ -74,7 +78,7 @@ def check(text: str) -> str:
 
 
 def here() -> str | None:
-    """The span of whoever calls, as a traceparent."""
+    """Returns the caller's current span as a traceparent."""
     if _API not in sys.modules:
         return None
     from opentelemetry import trace
@@ -85,13 +89,13 @@ def here() -> str | None:
     return f"00-{found.trace_id:032x}-{found.span_id:016x}-{found.trace_flags & 1:02x}"
 
 
-# --- whoever makes a job ------------------------------------------------------------------------------------------
+# --- enqueueing ---------------------------------------------------------------------------------------------------
 
 
 def enqueueing(task: str, count: int = 1) -> AbstractContextManager[Stamp]:
-    """Around the making of jobs: what it gives stamps them with the span that they come from."""
+    """Returns a context whose value stamps new jobs with the current span."""
     if _API not in sys.modules:
-        return _NOBODY
+        return _UNTRACED
     return _enqueueing(task, count) if on() else nullcontext(stamped)
 
 
@@ -105,13 +109,13 @@ def _enqueueing(task: str, count: int) -> Iterator[Stamp]:
 
 
 def stamped(job: NewJob) -> NewJob:
-    """With the current span, unless its maker named another one."""
+    """Returns the job with the current span, unless its caller gave another one."""
     options = carry(job.options)
     return job if options is job.options else job._replace(options=options)
 
 
 def carry(options: str) -> str:
-    """The options of a job, or of a direct call, with the current span."""
+    """Returns the options of a job or a direct call with the current span."""
     parent = here()
     if parent is None or _NAME in options:
         return options
@@ -119,18 +123,18 @@ def carry(options: str) -> str:
     return f'{options[:-1]}{comma}{_NAME}:"{parent}"}}'
 
 
-def _as_it_is(job: NewJob) -> NewJob:
+def _unchanged(job: NewJob) -> NewJob:
     return job
 
 
-_NOBODY: AbstractContextManager[Stamp] = nullcontext(_as_it_is)
+_UNTRACED: AbstractContextManager[Stamp] = nullcontext(_unchanged)
 
 
-# --- whoever runs it ----------------------------------------------------------------------------------------------
+# --- running ------------------------------------------------------------------------------------------------------
 
 
 class RunSpan:
-    """The span of one claim at work, current in the thread or task that began it."""
+    """The span of one running claim, current in the thread or task that began it."""
 
     def __init__(self, span: Span, token: Token[Context]) -> None:
         self.span = span
@@ -140,7 +144,8 @@ class RunSpan:
         from opentelemetry import context
         from opentelemetry.trace import Status, StatusCode
 
-        self.span.set_attribute("headway.outcome", type(outcome).__name__.lower())
+        word = "stopped" if isinstance(outcome, StoppedByRequest) else type(outcome).__name__.lower()
+        self.span.set_attribute("headway.outcome", word)
         if isinstance(outcome, Failed):
             self.span.set_attribute("headway.failure_kind", outcome.kind.value)
             self.span.set_status(Status(StatusCode.ERROR, outcome.error.partition("\n")[0]))
@@ -149,12 +154,12 @@ class RunSpan:
 
 
 def begin(claim: Claim) -> RunSpan | None:
-    """None when nobody would see it."""
-    if not on():
+    """Begins the span of a claim. None if spans are not recorded."""
+    if _API not in sys.modules or not _provider.look():
         return None
     from opentelemetry import context, trace
 
-    # A direct call is no job: it has a reservation, whose number stands in for the fence.
+    # A direct call is not a job. Its reservation id stands in for the fence.
     number = {"headway.job_id": claim.job_id, "headway.fence": claim.fence}
     reserved = {"headway.reservation_id": claim.fence}
     facts: dict[str, str | int] = {"headway.task": claim.task, "headway.attempt": claim.attempt}
@@ -165,12 +170,12 @@ def begin(claim: Claim) -> RunSpan | None:
 
 
 def carried(given: str | None) -> str | None:
-    """What running work passes on: its run's own span, or what came with the job."""
+    """Returns the traceparent that running work passes on: its own span, or the job's."""
     return here() if on() else given
 
 
 def within(traceparent: str | None) -> AbstractContextManager[None]:
-    """In another process: what is traced there belongs to this span."""
+    """Makes the traceparent current, for spans of another process."""
     if traceparent is None or _API not in sys.modules:
         return nullcontext()
     return _within(traceparent)

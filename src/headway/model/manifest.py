@@ -1,6 +1,6 @@
-"""A file of templates, schedules, targets and webhooks as it is to be: read with every problem told, compared. Pure.
+"""Reads and compares a file of templates, schedules, targets and webhooks (`headway apply`). Pure.
 
-What the file does not name is nobody's business here: it is left as it is.
+All problems of a file are reported together. Things that the file does not name stay unchanged.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from datetime import date, time
 from typing import Any
 
 from headway.errors import BadInput
-from headway.model import template as templates
-from headway.model.schedule import WHAT, WHEN, Definition, StepWish
-from headway.model.values import check_name, check_note, check_task_name, closest
-from headway.model.webhooks import check_description, check_events, check_tries, check_url
+from headway.model import templates as templates
+from headway.model.schedules.definition import WHAT, WHEN, Definition, StepWish
+from headway.model.values.json import check_name, check_note, check_task_name, closest
+from headway.model.webhooks.webhook import check_description, check_events, check_tries, check_url
 
 TABLES = ("templates", "schedules", "targets", "webhooks")
 
@@ -32,7 +32,7 @@ class TemplateWish:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleWish:
-    """`enabled` is None where the file does not say: what a person switched stays so."""
+    """A schedule in the file. `enabled` None means that the file does not set it, so the stored value stays."""
 
     place: str
     name: str
@@ -50,7 +50,10 @@ class TargetWish:
 
 @dataclass(frozen=True, slots=True)
 class WebhookWish:
-    """Known by its address. What the file does not say is as usual, but for `enabled`, which stays."""
+    """A webhook in the file, identified by its URL.
+
+    Fields that the file leaves out get their defaults, except `enabled`, which keeps its stored value.
+    """
 
     place: str
     url: str
@@ -62,7 +65,7 @@ class WebhookWish:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a file says, in the order in which it is made: schedules name templates."""
+    """The content of a file, in the order of creation: schedules refer to templates."""
 
     templates: tuple[TemplateWish, ...] = ()
     schedules: tuple[ScheduleWish, ...] = ()
@@ -70,7 +73,7 @@ class Manifest:
     webhooks: tuple[WebhookWish, ...] = ()
 
     def standing_alone(self, definition: Definition) -> Definition:
-        """The same work without the templates of this file, which may not be stored yet."""
+        """Returns the definition with this file's templates expanded, as they may not be stored yet."""
         known = {wish.name: wish for wish in self.templates}
         steps = definition.steps
         if isinstance(definition.template, str) and definition.template in known:
@@ -101,14 +104,14 @@ class _Reader:
     def tables(
         self, tree: Mapping[str, Any], table: str, key: str = "name"
     ) -> Iterator[tuple[str, str, dict[str, Any]]]:
-        """Each table with its place and its name; names are said once. A webhook's name is its address."""
+        """Yields each table with its place and its name. Names are unique; a webhook's name is its URL."""
         found = tree.get(table, [])
-        if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
             self.problems.append(f"{self.file}: {table} must be tables: write [[{table}]] above each")
             return
         lines, names = self._lines(table, len(found)), set[str]()
-        for n, one in enumerate(found):
-            given = {name: _plain(value) for name, value in one.items()}
+        for n, entry in enumerate(found):
+            given = {name: _plain(value) for name, value in entry.items()}
             place = f"{self.file}{lines[n]}: {table}[{n}]"
             try:
                 known = given.pop(key, None) or ""
@@ -117,12 +120,12 @@ class _Reader:
                 self.problems.append(f"{place}: {error}")
                 continue
             if name in names:
-                self.problems.append(f"{place}: there are two named {name!r} in this file: give one another name")
+                self.problems.append(f"{place}: the name {name!r} is used twice in this file: rename one of them")
             names.add(name)
             yield f"{place} {name}", name, given
 
     def _lines(self, table: str, count: int) -> list[str]:
-        """The lines of their headings, as far as they have some: tomllib does not tell."""
+        """Returns the lines of the tables' headings, which tomllib does not report; else empty texts."""
         headings = [
             f":{number}"
             for number, line in enumerate(self.text.split("\n"), 1)
@@ -157,7 +160,7 @@ class _Reader:
         if paused is not None and not isinstance(paused, bool):
             self.problems.append(f"{place}: paused must be true or false")
         if note is not None and (not isinstance(note, str) or paused is not True):
-            self.problems.append(f"{place}: note says why it is paused: write it as text, with paused = true")
+            self.problems.append(f"{place}: note is the reason of a pause: write it as text, with paused = true")
         try:
             check_note(note if isinstance(note, str) else None)
         except BadInput as error:
@@ -175,7 +178,7 @@ class _Reader:
         checked: dict[str, Any] = {}
         for name, value in given.items():
             if name == "secret":
-                self.problems.append(f"{place}: secret: it does not belong into a file: it is made, and shown once")
+                self.problems.append(f"{place}: secret: remove it from the file: Headway creates it and shows it once")
             elif name not in checks:
                 self.problems.append(f"{place}: {name}: a webhook has no such field: it has url, {', '.join(checks)}")
             else:
@@ -193,7 +196,7 @@ def _check_switch(value: object) -> bool:
 
 
 def read(text: str, file: str) -> Manifest:
-    """Refused with all that is wrong with it."""
+    """Parses a file, or raises one BadInput with all its problems."""
     reader = _Reader(file, text)
     try:
         tree = tomllib.loads(text)
@@ -220,19 +223,19 @@ def refuse(file: str, problems: Sequence[str]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Times as the text that they are everywhere else."""
+    """Converts TOML dates and times to text."""
     match value:
         case date() | time():
             return value.isoformat()
         case list():
-            return [_plain(one) for one in value]
+            return [_plain(item) for item in value]
         case dict():
-            return {name: _plain(one) for name, one in value.items()}
+            return {name: _plain(item) for name, item in value.items()}
     return value
 
 
 def _definition_problems(given: Mapping[str, Any]) -> Iterator[str]:
-    """Every field that is wrong: one after the other is replaced by one that is right."""
+    """Yields the problem of every wrong field: parses, replaces the wrong field, and parses again."""
     rest = dict(given)
     for _ in range(len(given) + len(WHEN) + len(WHAT)):
         try:
@@ -250,7 +253,7 @@ def _definition_problems(given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """What changes, in words: `cron 30 2 * * * → 0 3 * * *`."""
+    """Describes each change: `cron 30 2 * * * → 0 3 * * *`."""
     words: list[str] = []
     for name in dict.fromkeys((*before, *after)):
         old, new = before.get(name), after.get(name)

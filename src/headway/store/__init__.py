@@ -1,1 +1,1 @@
-"""Storage: the only package that knows SQL."""
+"""Storage: the only package that contains SQL."""

@@ -1,4 +1,4 @@
-"""Texts as LIKE takes them, with `escape '!'`."""
+"""Escapes text for LIKE patterns with `escape '!'`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ def literal(text: str) -> str:
 
 
 def containing(text: str) -> str:
-    """What has this text in it, whatever the case of a-z: SQLite lowers no other letters."""
+    """Returns a pattern for values that contain this text, ignoring the case of a-z.
+
+    Other letters keep their case, because SQLite lowers only a-z.
+    """
     lowered = "".join(chr(ord(char) + 32) if "A" <= char <= "Z" else char for char in text)
     return f"%{literal(lowered)}%"

@@ -1,30 +1,48 @@
-"""Rows to values: the one place that knows the order of columns."""
+"""Turns rows into the values of the model, by the order of their columns."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from headway.model.access import Token
-from headway.model.job import Job, Reservation, Run
-from headway.model.outcome import FailureKind
-from headway.model.plan import Group
-from headway.model.schedule import Schedule, Tick
-from headway.model.states import State, Stop
-from headway.model.template import Template
-from headway.model.webhooks import Delivery, Endpoint
-from headway.store.db import Row, blocks, sql_text, statements_of
+from headway.model.access.permissions import Role, Token
+from headway.model.groups.group import Group
+from headway.model.jobs.job import JobRecord, Reservation, Run
+from headway.model.jobs.outcome import FailureKind
+from headway.model.jobs.states import State, StopRequest
+from headway.model.schedules.definition import Schedule, Tick
+from headway.model.templates import Template
+from headway.model.webhooks.webhook import Delivery, Endpoint
+from headway.store.db import Row
+from headway.store.statements import blocks, sql_text, statements_of
 
-JOB_COLUMNS = [field.name for field in dataclasses.fields(Job)]
-# The last two live beside the run and are only shown with it.
-RUN_COLUMNS = [field.name for field in dataclasses.fields(Run)][:-2]
+T = TypeVar("T")
+JOB_COLUMNS = [field.name for field in dataclasses.fields(JobRecord)]
+RUN_FIELDS = [field.name for field in dataclasses.fields(Run)]
+# The last two fields are no columns of the run: they are joined from the job and its result.
+RUN_COLUMNS = RUN_FIELDS[:-2]
 
 TOKEN_COLUMNS = [field.name for field in dataclasses.fields(Token)]
 
 
+# The states of a job by name, and conditions on `status`: `where status {is_held}`, `set status = {RUNNING}`. The
+# conditions are ranges, because the indexes of hw_job are partial on the same ranges.
+STATES = {
+    **{state.name: str(int(state)) for state in State},
+    "is_unclaimed": f"<= {State.QUEUED:d}",
+    "is_startable": f"between {State.SCHEDULED:d} and {State.RUNNING:d}",
+    "is_claimed": f"between {State.RUNNING:d} and {State.ERROR:d}",
+    "is_held": f"between {State.PAUSED:d} and {State.ERROR:d}",
+    "is_unfinished": f"<= {State.ERROR:d}",
+    "is_finished": f">= {State.COMPLETED:d}",
+}
+
+
 def fragments() -> dict[str, Any]:
-    """The column lists, and the conditions that several statements share, as the statements name them."""
+    """Returns the column lists, states and shared conditions by fragment name."""
     return {
+        **STATES,
         "job_columns": ", ".join(f"j.{name}" for name in JOB_COLUMNS),
         "delivery_columns": ", ".join(f"d.{field.name}" for field in dataclasses.fields(Delivery)),
         "endpoint_columns": ", ".join(f"e.{field.name}" for field in dataclasses.fields(Endpoint)),
@@ -39,16 +57,27 @@ def fragments() -> dict[str, Any]:
     }
 
 
-def job(row: Row) -> Job:
-    values = dict(zip(JOB_COLUMNS, row, strict=True))
-    values["status"] = State(values["status"])
-    values["stop"] = Stop(values["stop"]) if values["stop"] else None
-    values["failure_kind"] = FailureKind(values["failure_kind"]) if values["failure_kind"] else None
-    return Job(**values)
+def _reader(kind: Callable[..., T], columns: Sequence[str]) -> Callable[[Row], T]:
+    """Returns a function that makes a value of a row, with the enum columns converted by name."""
+    enums = [(column, _ENUMS[column]) for column in columns if column in _ENUMS]
+
+    def read(row: Row) -> T:
+        values = dict(zip(columns, row, strict=True))
+        for column, convert in enums:
+            if values[column] is not None:
+                values[column] = convert(values[column])
+        return kind(**values)
+
+    return read
 
 
-def run(row: Row) -> Run:
-    values = list(row)
-    values[6] = State(values[6]) if values[6] is not None else None
-    values[11] = FailureKind(values[11]) if values[11] else None
-    return Run(*values)
+# The columns that are stored as plain values and read as enums.
+_ENUMS: Mapping[str, Callable[[Any], Any]] = {
+    "status": State,
+    "stop": StopRequest,
+    "failure_kind": FailureKind,
+    "role": Role,
+}
+job = _reader(JobRecord, JOB_COLUMNS)
+run = _reader(Run, RUN_FIELDS)
+token = _reader(Token, TOKEN_COLUMNS)

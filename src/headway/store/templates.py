@@ -1,4 +1,4 @@
-"""Templates in the database. Functions of a transaction. Archived ones stay for the jobs that were made of them."""
+"""Stores templates. An archived template is kept for the jobs created from it."""
 
 from __future__ import annotations
 
@@ -6,17 +6,22 @@ import json
 from collections.abc import Iterable
 
 from headway.errors import BadInput, NotFound, WrongState
-from headway.model.job import Actor
-from headway.model.schedule import Schedule
-from headway.model.template import Template
-from headway.model.values import closest
+from headway.model.event import NewEvent
+from headway.model.jobs.job import Actor
+from headway.model.schedules.definition import Schedule
+from headway.model.templates import Template
+from headway.model.values.json import closest
+from headway.store import events
 from headway.store.db import Tx
 
 SUGGESTED_FROM = 1_000
 
 
 def find(tx: Tx, tenant_id: int, which: int | str) -> Template:
-    """By number or by name; under one name the one in use, then the one that was archived last."""
+    """Finds a template by number or by name.
+
+    For a name, an active template wins, then the one archived last.
+    """
     if isinstance(which, int):
         found = tx.run("template_by_id", id=which, tenant_id=tenant_id)
     else:
@@ -26,13 +31,16 @@ def find(tx: Tx, tenant_id: int, which: int | str) -> Template:
             row[2] for row in tx.run("templates_after", tenant_id=tenant_id, after=0, archived=0, limit=SUGGESTED_FROM)
         ]
         near = closest(which, some) if isinstance(which, str) else None
-        hint = f": did you mean {near}?" if near else ""
-        raise NotFound(f"there is no template {which!r}{hint}", code="unknown_template")
+        hint = f"did you mean {near}?" if near else None
+        raise NotFound(f"there is no template {which!r}", hint=hint, noun="template", code="unknown_template")
     return Template(*found[0])
 
 
 def numbers(tx: Tx, tenant_id: int, found: Iterable[Schedule]) -> dict[str, int]:
-    """The numbers of the templates that schedules name. One that was renamed is not there."""
+    """Returns the numbers of the templates that schedules name.
+
+    A template that was renamed since is missing from the result.
+    """
     named = [one.parsed for one in found if one.readable]
     names = {definition.template for definition in named} | {step.template for one in named for step in one.steps}
     known = {}
@@ -48,7 +56,7 @@ def lock(tx: Tx, tenant_id: int, which: int | str) -> Template:
 
 
 def page(tx: Tx, tenant_id: int, *, after: int = 0, archived: bool = False, limit: int = 50) -> list[Template]:
-    """In the order in which they were made."""
+    """Lists templates in the order of their creation."""
     wishes = {"after": after, "archived": int(archived), "limit": limit}
     return [Template(*row) for row in tx.run("templates_after", tenant_id=tenant_id, **wishes)]
 
@@ -58,7 +66,8 @@ def insert(tx: Tx, tenant_id: int, *, name: str, task: str, definition: str, act
     found = tx.run("add_template", tenant_id=tenant_id, actor=actor.text(), **wishes)
     if not found:
         raise BadInput(
-            f"name: there is a template {name!r} already: edit it, or take another name",
+            f"name: there is a template {name!r} already",
+            hint="edit it, or take another name",
             code="name_taken",
             field="name",
         )
@@ -68,10 +77,11 @@ def insert(tx: Tx, tenant_id: int, *, name: str, task: str, definition: str, act
 
 
 def save(tx: Tx, template: Template, kind: str, actor: Actor, *, archive: bool = False) -> Template:
-    """The template must be locked. Archived ones change no more."""
+    """Stores a change of a locked template. An archived template is refused."""
     if template.archived_at is not None:
-        raise WrongState(f"template {template.name!r} is archived: make a new one", status="archived")
+        raise WrongState(f"template {template.name!r} is archived", hint="make a new one", status="archived")
     wishes = {"name": template.name, "task": template.task, "definition": template.definition}
+    wishes["author"] = template.author if archive else actor.text()
     landed = tx.run("save_template", id=template.id, version=template.version, archive=int(archive), **wishes)
     assert landed, f"template {template.id} was changed without its lock"
     saved = Template(*tx.run("lock_template", id=template.id)[0])
@@ -82,14 +92,12 @@ def save(tx: Tx, template: Template, kind: str, actor: Actor, *, archive: bool =
 def _record(tx: Tx, template: Template, kind: str, actor: Actor) -> None:
     facts = {"name": template.name, "task": template.task, "definition": json.loads(template.definition)}
     data = json.dumps(facts, separators=(",", ":"))
-    event = (
-        template.tenant_id,
-        "template",
-        template.id,
-        template.version,
+    event = NewEvent(
         f"template.{kind}",
-        None,
-        actor.text(),
-        None,
+        actor,
+        tenant_id=template.tenant_id,
+        thing_id=template.id,
+        version=template.version,
+        data=data,
     )
-    tx.run("add_events", rows=json.dumps([(*event, data)]))
+    events.record(tx, event)

@@ -1,4 +1,4 @@
-"""Workers in the database: their registration, lease, processes, and the jobs a dead one leaves."""
+"""Stores workers: registration, lease, and processes left by dead workers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headway.clock import micros
-from headway.model.job import SYSTEM, Actor
-from headway.model.states import Stop
+from headway.model.event import NewEvent
+from headway.model.jobs.job import SYSTEM, Actor
+from headway.model.jobs.states import StopRequest
+from headway.store import events
 from headway.store.db import Tx
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a worker is: an incarnation with a random number, on a host, as a process."""
+    """A worker's identity: random number, host and process of its incarnation."""
 
     id: int
     host: str
@@ -24,8 +26,8 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A worker as an observer sees it at one moment."""
+class SeenWorker:
+    """A worker's row at one moment, as an observer reads it."""
 
     identity: Identity
     beat: int
@@ -52,8 +54,11 @@ def register(
     known: Sequence[Known] = (),
     kind: str = "worker",
 ) -> None:
-    """Makes a worker known, and the tasks it has with their own options. A `caller` makes direct calls only."""
-    tx.run(
+    """Registers a worker once, with its tasks and their options.
+
+    A worker of the kind `caller` makes direct calls only.
+    """
+    made = tx.run(
         "add_worker",
         id=who.id,
         host=who.host,
@@ -65,31 +70,43 @@ def register(
         kind=kind,
         lease=micros(lease),
     )
+    if not made:
+        return
     facts: dict[str, object] = {"host": who.host, "pid": who.pid}
     _record(tx, who.id, 1, f"{kind}.started", actor, {**facts, "slots": slots} if kind == "worker" else facts)
-    told = {name: (name, priority, options) for name, priority, options in known}
+    described = {name: (name, priority, options) for name, priority, options in known}
     if tasks:
-        tx.run("know_tasks", rows=json.dumps([told.get(task, (task, 0, "{}")) for task in tasks]))
+        tx.run("know_tasks", rows=json.dumps([described.get(task, (task, 0, "{}")) for task in tasks]))
 
 
 def _record(tx: Tx, worker_id: int, version: int, kind: str, actor: Actor, data: dict[str, object]) -> None:
-    event = (0, "worker", worker_id, version, kind, None, actor.text(), None, json.dumps(data))
-    tx.run("add_events", rows=json.dumps([event]))
+    event = NewEvent(
+        kind, actor, tenant_id=0, thing="worker", thing_id=worker_id, version=version, data=json.dumps(data)
+    )
+    events.record(tx, event)
 
 
 def beat(tx: Tx, worker_id: int, lease: float) -> bool:
-    """Renews all claims of a worker. False: it was given up, and its work must stop."""
+    """Renews all claims of a worker.
+
+    Returns False if the worker was given up; its work must stop.
+    """
     return bool(tx.run("beat", id=worker_id, lease=micros(lease)))
 
 
 def lives(tx: Tx, worker_id: int) -> bool:
-    """Whether nobody has given it up."""
+    """Returns True if the worker is registered and was not given up."""
     return any(gone_at is None for *_, gone_at in tx.run("worker", id=worker_id))
 
 
-def stop_requests(tx: Tx, worker_id: int) -> list[tuple[int, int, Stop]]:
-    """Which of its jobs a worker is asked to stop: (job id, fence, how)."""
-    return [(job_id, fence, Stop(stop)) for job_id, fence, stop in tx.run("stop_requests", worker_id=worker_id)]
+def stop_requests(tx: Tx, worker_id: int) -> list[tuple[int, int, StopRequest]]:
+    """Returns the stop requests for a worker's jobs as (job id, fence, kind)."""
+    return [(job_id, fence, StopRequest(stop)) for job_id, fence, stop in tx.run("stop_requests", worker_id=worker_id)]
+
+
+def held(tx: Tx, worker_id: int) -> list[tuple[int, int]]:
+    """Returns what a worker holds: jobs with their fences, reservations with 0."""
+    return [(number, fence) for number, fence in tx.run("held", worker_id=worker_id)]
 
 
 def set_state(tx: Tx, worker_id: int, state: str, actor: Actor) -> None:
@@ -97,15 +114,31 @@ def set_state(tx: Tx, worker_id: int, state: str, actor: Actor) -> None:
         _record(tx, worker_id, version, f"worker.{state}", actor, {})
 
 
-def live(tx: Tx) -> list[Seen]:
+def set_note(tx: Tx, worker_id: int, note: str | None, actor: Actor) -> None:
+    """Records why a worker takes no jobs; None records that it takes jobs again."""
+    for (version,) in tx.run("set_worker_note", id=worker_id, note=note):
+        kind = "worker.live" if note is None else "worker.paused"
+        _record(tx, worker_id, version, kind, actor, {} if note is None else {"why": note})
+
+
+def record_end(tx: Tx, worker_id: int, note: str) -> None:
+    """Records why a worker's process ended, also after it was given up."""
+    for (version,) in tx.run("note_worker_end", id=worker_id, note=note):
+        _record(tx, worker_id, version, "worker.ended", SYSTEM, {"why": note})
+
+
+def live(tx: Tx) -> list[SeenWorker]:
     return [
-        Seen(Identity(worker_id, host, boot, pid, start), count, until, length / 1e6, now)
+        SeenWorker(Identity(worker_id, host, boot, pid, start), count, until, length / 1e6, now)
         for worker_id, host, boot, pid, start, count, until, length, now in tx.run("live_workers")
     ]
 
 
 def retire(tx: Tx, worker_id: int, why: str, *, quiet_since_beat: int | None = None, actor: Actor = SYSTEM) -> bool:
-    """Gives a worker up. With `quiet_since_beat`, only if it has not beaten since."""
+    """Gives a worker up. Returns False if it was given up before.
+
+    With `quiet_since_beat`, only if the worker sent no heartbeat since then.
+    """
     if quiet_since_beat is None:
         found = tx.run("retire_worker", id=worker_id)
     else:
@@ -119,6 +152,14 @@ def adopt(tx: Tx, worker_id: int, *, slot: int, tag: str, pid: int, process_star
     tx.run("add_process", tag=tag, worker_id=worker_id, slot=slot, pid=pid, process_start=process_start)
 
 
+def forget(tx: Tx, tags: Sequence[str]) -> None:
+    """Deletes the records of processes that have ended."""
+    tx.run("drop_processes", rows=json.dumps([(tag,) for tag in tags]))
+
+
 def left_tags(tx: Tx, host: str, boot: str) -> list[tuple[str, int]]:
-    """Processes that dead workers of this boot of this host may have left: (tag, worker id)."""
+    """Returns processes that dead workers may have left, as (tag, worker id).
+
+    Only workers of this boot of this host count.
+    """
     return [(tag, worker_id) for tag, worker_id, its_boot in tx.run("left_processes", host=host) if its_boot == boot]

@@ -1,4 +1,4 @@
-"""The built-in kinds of task."""
+"""The built-in tasks: command, http, powershell, sql."""
 
 from headway.tasks.command import command
 from headway.tasks.http import http

@@ -1,4 +1,4 @@
-"""The built-in task `command`: run a program, its output into the log, its exit code as the result."""
+"""The built-in task `command`: runs a program and logs its output."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ import tempfile
 from collections import deque
 from typing import IO
 
-from headway.engine import processes, tracing
-from headway.engine.calling import CommandFailed
-from headway.engine.context import Context, Pipe
+from headway.engine import tracing
+from headway.engine.execution import process_tree
+from headway.engine.execution.context import Context, Pipe
+from headway.engine.execution.outcome import CommandFailed
+from headway.engine.execution.own_variables import WITHHELD
 from headway.errors import Stopped
-from headway.tasks.built_in import BuiltIn, bad
+from headway.tasks.common import BuiltIn, bad
 
 OUTPUT_LIMIT = 10 * 1024 * 1024
 
-# The rest of the worker's environment (database addresses, tokens) is no business of a command.
+# The only variables of the worker's environment that a command gets. The rest holds database addresses and tokens.
 _PASSED_ON = frozenset(("PATH", "HOME", "LANG", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL", "TERM"))
 _TAIL_LINES = 20
 _TAIL_BYTES = 4096
@@ -37,14 +39,17 @@ def run_command(
     shell: bool = False,
     output_limit: int = OUTPUT_LIMIT,
 ) -> dict[str, int]:
-    """Run a program to its end. Without `shell`, `argv` is the program and its arguments as they are."""
+    """Runs a program to its end.
+
+    Without `shell`, `argv` is the program and its arguments, unchanged.
+    """
     process = _start(_program(argv, shell), _folder(cwd), _environment(ctx, env or {}), stdin)
     output = _Output(ctx, process, output_limit)
     try:
         code = output.follow()
     except Stopped:
         _terminate(process)
-        # No limit here: when the grace is over, the worker kills this process and all below it.
+        # Needs no time limit: after the grace the worker kills this process and its descendants.
         raise Stopped(output.follow()) from None
     if code not in ([0] if ok_exit_codes is None else ok_exit_codes):
         raise CommandFailed(code, output.tail())
@@ -56,7 +61,7 @@ command = BuiltIn("command", run_command)
 
 def _program(argv: list[str] | str, shell: bool) -> list[str]:
     if shell:
-        line = argv if isinstance(argv, str) else " ".join(argv)  # as ssh does
+        line = argv if isinstance(argv, str) else " ".join(argv)  # like ssh
         return ["/bin/sh", "-c", line] if line.strip() else bad("argv", "is empty: name the command to run")
     if isinstance(argv, str):
         bad("argv", 'must be a list, like ["rsync", "-a", "from", "to"], unless shell is true')
@@ -67,18 +72,17 @@ def _program(argv: list[str] | str, shell: bool) -> list[str]:
 
 def _folder(cwd: str | None) -> str | None:
     if cwd is not None and not os.path.isdir(cwd):
-        bad("cwd", f"is no folder on this machine: {cwd}")
+        bad("cwd", f"is not a folder on this machine: {cwd}")
     return cwd
 
 
 def _environment(ctx: Context, added: dict[str, str]) -> dict[str, str]:
     for name in added:
         if not name or "=" in name:
-            bad("env", f"has the name {name!r}, which no variable can have")
+            bad("env", f"has the name {name!r}, which is not a valid name of a variable")
     base = {name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith("LC_")}
     own = {"HEADWAY_JOB_ID": str(ctx.job_id), "HEADWAY_FENCE": str(ctx.fence)}
-    if processes.TAG in os.environ:
-        own[processes.TAG] = os.environ[processes.TAG]
+    own |= {name: os.environ[name] for name in (process_tree.TAG, WITHHELD) if name in os.environ}
     traced = {tracing.VARIABLE: ctx.traceparent} if ctx.traceparent else {}
     return {**base, **traced, **added, **own}
 
@@ -105,7 +109,10 @@ def _start(argv: list[str], cwd: str | None, env: dict[str, str], stdin: str | N
 
 
 def _input(text: str | None) -> IO[bytes]:
-    """The input as a file: a program that does not read it cannot make us wait."""
+    """Returns the input as a file.
+
+    With a pipe, a program that does not read would make us wait.
+    """
     if text is None:
         return open(os.devnull, "rb")
     file = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
@@ -115,14 +122,14 @@ def _input(text: str | None) -> IO[bytes]:
 
 
 def _terminate(process: subprocess.Popen[bytes]) -> None:
-    tag = os.environ.get(processes.TAG)
-    # Once to each: for some programs a second SIGTERM means at once.
-    if (not tag or not processes.signal_tree(tag, signal.SIGTERM)) and process.poll() is None:
+    tag = os.environ.get(process_tree.TAG)
+    # Each process gets one SIGTERM, because some programs skip their clean-up at a second one.
+    if (not tag or not process_tree.signal_tree(tag, signal.SIGTERM)) and process.poll() is None:
         os.killpg(process.pid, signal.SIGTERM)
 
 
 class _Output:
-    """What a program writes, on its way into the log, until it ends."""
+    """Copies the output of a program into the log until the program ends."""
 
     def __init__(self, ctx: Context, process: subprocess.Popen[bytes], limit: int) -> None:
         self._ctx = ctx
@@ -131,7 +138,7 @@ class _Output:
         self._written = 0
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
         self._poller = select.poll()
-        self._pidfd = processes.open_pidfd(process.pid)
+        self._pidfd = process_tree.open_pidfd(process.pid)
         self._pipes: dict[int, Pipe] = {}
         for stream, take in ((process.stdout, self._out), (process.stderr, self._err)):
             if stream is not None:
@@ -141,7 +148,10 @@ class _Output:
                 self._poller.register(fd, select.POLLIN)
 
     def follow(self) -> int:
-        """Until the program itself ends: others that it left behind may hold its pipes for ever."""
+        """Logs the output until the program ends; returns its exit code.
+
+        Does not wait for the end of the pipes, because processes that the program left behind may hold them for ever.
+        """
         while self._process.poll() is None:
             for fd, _ in self._poller.poll(None if self._pidfd is not None else _WITHOUT_PIDFD * 1000):
                 if fd in self._pipes:

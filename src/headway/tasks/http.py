@@ -1,4 +1,4 @@
-"""The built-in task `http`: one request, its answer as the result."""
+"""The built-in task `http`: sends one request and returns the response."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import SplitResult, urlsplit
 
-from headway.engine.context import Context, clean
-from headway.engine.signature import Rule
+from headway.engine.execution.context import Context, clean
+from headway.engine.tasks.signature import Rule
 from headway.errors import BadInput, Retry
-from headway.model.values import JSON_LIMIT, duration_text, from_json, seconds, to_json
-from headway.tasks.built_in import BuiltIn, bad, check
+from headway.model.values.json import JSON_LIMIT, duration_text, from_json, seconds, to_json
+from headway.tasks.common import BuiltIn, bad, check
 
 if TYPE_CHECKING:
     import httpx
@@ -36,7 +36,7 @@ _UNSENDABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f]")
 _CLASS = re.compile(r"[1-5][xX]{2}|[1-5][0-9]{2}")
 
 
-# --- what may be asked for ----------------------------------------------------------------------------------------
+# --- params -------------------------------------------------------------------------------------------------------
 
 
 def _method_problem(method: str) -> str | None:
@@ -59,7 +59,7 @@ def _url_problem(url: str) -> str | None:
 def _headers_problem(headers: Mapping[str, object] | None) -> str | None:
     for name, value in (headers or {}).items():
         if not _HEADER.fullmatch(name):
-            return f"has the name {name!r:.60}, which no header can have"
+            return f"has the name {name!r:.60}, which is not a valid name of a header"
         if isinstance(value, str) and _UNSENDABLE.search(value):
             return f"has a line break or another control character in {name}"
     return None
@@ -67,7 +67,7 @@ def _headers_problem(headers: Mapping[str, object] | None) -> str | None:
 
 def _expect_problem(expect: object) -> str | None:
     wanted = expect if isinstance(expect, list) else [expect]
-    if wanted and all(_CLASS.fullmatch(str(one)) for one in wanted):
+    if wanted and all(_CLASS.fullmatch(str(status)) for status in wanted):
         return None
     return 'must be a status like 200, a class like "2xx", or a list of them'
 
@@ -89,7 +89,7 @@ def run_http(
     timeout: Annotated[float | str, Rule(_timeout_problem)] = 60.0,
     follow: bool = False,
 ) -> dict[str, Any]:
-    """Send one request. A text is sent as it is, any other body as JSON."""
+    """Sends one request. A string body is sent unchanged, any other body as JSON."""
     check("url", _url_problem(url))
     check("method", _method_problem(method))
     check("headers", _headers_problem(headers))
@@ -101,7 +101,7 @@ def run_http(
     with _in_words(what, deadline := _Deadline(seconds(timeout, field="timeout"))):
         _send(_Request(method.upper(), url, _traced(ctx, headers or {}), body, follow), answer, deadline)
     ctx.log.info("%s, %d bytes, in %s", answer, len(answer.data), duration_text(round(time.monotonic() - began, 3)))
-    if not any(_fits(answer.status, one) for one in (expect if isinstance(expect, list) else [expect])):
+    if not any(_fits(answer.status, wanted) for wanted in (expect if isinstance(expect, list) else [expect])):
         raise Retry(answer.refusal(expect, follow))
     return answer.result()
 
@@ -110,14 +110,14 @@ http = BuiltIn("http", run_http)
 
 
 def _traced(ctx: Context, headers: Mapping[str, str]) -> Mapping[str, str]:
-    """With the trace that this run belongs to, unless the headers name one."""
+    """Adds the trace context of this run, unless the headers have one."""
     if ctx.traceparent is None or any(name.lower() == "traceparent" for name in headers):
         return headers
     return {**headers, "traceparent": ctx.traceparent}
 
 
 def _shown(parts: SplitResult) -> str:
-    """Where a request goes, without the query: that is for the params to show."""
+    """Returns the address of a request without its query, which the params show."""
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
@@ -151,26 +151,54 @@ class _Request:
 
 
 def _send(wish: _Request, answer: _Answer, deadline: _Deadline) -> None:
-    import httpx  # a tenth of a second, which nobody else needs to pay
+    import httpx  # takes a tenth of a second, so only this task pays for it
 
     client = httpx.Client(
         verify=httpx.create_ssl_context(),
-        trust_env=False,  # neither proxies nor passwords from the worker's environment
+        trust_env=False,  # use no proxies and no passwords of the worker's environment
         timeout=deadline.seconds,
-        follow_redirects=wish.follow,
-        max_redirects=MOST_REDIRECTS,
     )
     with client, deadline:
         seen = {"trace": deadline.trace}
         request = client.build_request(
             wish.method, wish.url, headers=wish.headers(), content=wish.content(), extensions=seen
         )
-        with closing(client.send(request, stream=True)) as response:
-            answer.read(response)
+        for _ in range(MOST_REDIRECTS + 1):
+            with closing(client.send(request, stream=True)) as response:
+                following = response.next_request
+                if not wish.follow or following is None or _keeps_body(following, request):
+                    return answer.read(response)
+                request = _on_its_way(following, request, wish)
+        raise httpx.TooManyRedirects("redirected too often", request=request)
+
+
+def _on_its_way(following: httpx.Request, before: httpx.Request, wish: _Request) -> httpx.Request:
+    """Returns the request that follows a redirect; another host gets none of the headers that the params gave.
+
+    Any of them may be a secret, which is filled in before this process gets the params.
+    """
+    if _goes_elsewhere(following, before):
+        for name in wish.given:
+            if name.lower() != "host":  # httpx has set it for the new address
+                following.headers.pop(name, None)
+    return following
+
+
+def _goes_elsewhere(following: httpx.Request, before: httpx.Request) -> bool:
+    """Returns True for another host, port or scheme."""
+    return (following.url.scheme, following.url.netloc) != (before.url.scheme, before.url.netloc)
+
+
+def _keeps_body(following: httpx.Request, before: httpx.Request) -> bool:
+    """Returns True if a redirect would send the body elsewhere. The body may hold a secret as well."""
+    return _goes_elsewhere(following, before) and following.headers.get("content-length", "0") != "0"
 
 
 class _Deadline:
-    """Ends a request that takes too long as a whole: httpx itself only limits each single wait."""
+    """Ends a request that takes too long in total.
+
+    httpx limits only each single wait.
+    """
 
     def __init__(self, allowed: float) -> None:
         self.seconds = allowed
@@ -192,7 +220,9 @@ class _Deadline:
     def _end(self) -> None:
         self.passed = True
         if self._socket is not None:
-            with suppress(OSError):  # of the plain socket, also under TLS: the other thread is using the rest
+            with suppress(
+                OSError
+            ):  # shuts down the plain socket even under TLS, because the other thread uses the rest
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
@@ -203,7 +233,7 @@ def _in_words(what: str, deadline: _Deadline) -> Iterator[None]:
     late = f"{what}: no complete answer within {duration_text(deadline.seconds)}"
     try:
         yield
-        if deadline.passed:  # an answer without a length just seems to be complete
+        if deadline.passed:  # a response without a length seems complete when its socket is shut down
             raise Retry(late)
     except httpx.TimeoutException:
         raise Retry(late) from None
@@ -222,19 +252,19 @@ def _words(error: Exception) -> str:
     return re.sub(r"^\[Errno -?[0-9]+\] ", "", str(error)) or type(error).__name__
 
 
-# --- the answer ---------------------------------------------------------------------------------------------------
+# --- the response -------------------------------------------------------------------------------------------------
 
 
 def _known_charset(name: str) -> str:
     try:
-        "".encode(name)  # refuses what is unknown, and what is no charset, like zlib
+        "".encode(name)  # raises for unknown names, and for codecs that are not charsets, such as zlib
     except LookupError:
         return "utf-8"
     return name
 
 
 class _Answer:
-    """What came back, as far as it is kept."""
+    """The part of the response that is kept."""
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -264,8 +294,9 @@ class _Answer:
     def refusal(self, expect: object, follow: bool) -> str:
         wanted = " or ".join(map(str, expect)) if isinstance(expect, list) else str(expect)
         where = ""
-        if 300 <= self.status < 400 and "location" in self.headers and not follow:
-            where = f" (to {self.headers['location']}; follow: true goes there)"
+        if 300 <= self.status < 400 and "location" in self.headers and (not follow or self.status in (307, 308)):
+            why = "a body is not sent to another host" if follow else "set follow to true to follow it"
+            where = f" (to {self.headers['location']}; {why})"
         lines = (self._text() or "").strip().splitlines()
         said = f": {lines[0][:_LINE_LIMIT]}" if lines else ""
         return f"{self}{where}, expected {wanted}{said}"
@@ -281,14 +312,17 @@ class _Answer:
         if text is None or not text:
             return text
         if not self.cut and "json" in self.headers.get("content-type", ""):
-            with suppress(BadInput):  # not the JSON that we can keep: then as text
+            with suppress(BadInput):  # JSON that cannot be stored is kept as text
                 value = from_json(text, field="body", limit=_TEXT_LIMIT)
                 to_json(value, field="body", limit=_TEXT_LIMIT)
                 return value
         return self._fitting(text)
 
     def _text(self) -> str | None:
-        """The body, if it is text. One that was cut may end in half a character."""
+        """Returns the body as text; None if it is not text.
+
+        A cut body may end inside a character.
+        """
         try:
             text = codecs.getincrementaldecoder(self.charset)().decode(self.data, not self.cut)
         except UnicodeDecodeError:
@@ -296,7 +330,7 @@ class _Answer:
         return clean(text)
 
     def _fitting(self, text: str) -> str:
-        # As long as it is stored: what has to be escaped takes up to six times its room.
+        # Measures the stored form, because escaping makes a character up to six times longer.
         while len(json.dumps(text, ensure_ascii=False).encode()) > _TEXT_LIMIT:
             self.cut = True
             text = text[: len(text) // 2]

@@ -1,4 +1,4 @@
-"""The built-in task `powershell`: a script for `pwsh`, run like a command."""
+"""The built-in task `powershell`: runs a script with `pwsh`, like a command."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import tempfile
 from pathlib import Path
 from typing import Annotated
 
-from headway.engine.context import Context
-from headway.engine.signature import Rule
+from headway.engine.execution.context import Context
+from headway.engine.tasks.signature import Rule
 from headway.errors import BadInput
-from headway.tasks.built_in import BuiltIn, check
 from headway.tasks.command import run_command
+from headway.tasks.common import BuiltIn, check
 
-# Neither may a job be counted by somebody, nor wait for an answer of theirs.
+# A job sends no telemetry, and does not wait for an update check.
 _QUIET = {"POWERSHELL_TELEMETRY_OPTOUT": "1", "POWERSHELL_UPDATECHECK": "Off"}
 
 
@@ -29,7 +29,7 @@ def run_powershell(
     env: dict[str, str] | None = None,
     ok_exit_codes: list[int] | None = None,
 ) -> dict[str, int]:
-    """Run a PowerShell script to its end. `args` are passed as they are."""
+    """Runs a PowerShell script to its end. `args` are passed unchanged."""
     check("script", _script_problem(script))
     program = shutil.which("pwsh")
     if program is None:
@@ -38,7 +38,7 @@ def run_powershell(
             " worker that has it serve the task (headway work --tasks powershell)",
             code="bad_params",
         )
-    # A file, because arguments after -Command would become part of the script.
+    # The script is a file, because arguments after -Command would become part of the script.
     with tempfile.TemporaryDirectory(prefix="headway-") as folder:
         file = Path(folder, "script.ps1")
         file.write_text(script, "utf-8")

@@ -1,4 +1,7 @@
-"""The built-in task `sql`: a script on a database that the settings name, as one transaction."""
+"""The built-in task `sql`: runs a script as one transaction.
+
+The settings name the databases that it may use.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
-from headway.engine.context import Context, clean, shorten
-from headway.engine.signature import Rule
+from headway.engine.execution.context import Context, clean, shorten
+from headway.engine.tasks.signature import Rule
 from headway.errors import BadInput, Fail, Retry
-from headway.model.values import JSON_LIMIT, to_json
-from headway.tasks.built_in import BuiltIn, bad, check
+from headway.model.values.json import JSON_LIMIT, to_json
+from headway.tasks.common import BuiltIn, bad, check
 
 if TYPE_CHECKING:
     import apsw
@@ -27,18 +30,18 @@ CONNECT_SECONDS = 15
 
 _ROOM = JSON_LIMIT // 2
 _LONGEST = 4096
-_STEPS = 10_000  # of SQLite's machine, between two looks at whether to stop: some milliseconds
+_STEPS = 10_000  # steps of SQLite's virtual machine between two checks for a stop request: some milliseconds
 _ADDRESS = re.compile(r"://|@|(?i:(host|dbname|user|password)\s*=)")
 _TAKES_OVER = ("COMMIT", "BEGIN", "START TRANSACTION", "PREPARE TRANSACTION")
-_ONE = "the script is one transaction, committed at its end: leave BEGIN, COMMIT and ROLLBACK out"
+_ONE = "the script runs as one transaction: remove BEGIN, COMMIT and ROLLBACK"
 
 Values = list[Any] | dict[str, Any]
 
 
 def _connection_problem(name: str) -> str | None:
     if _ADDRESS.search(name):
-        return "must be a name from the settings' connections: an address, and its password, would be stored"
-    return None if name.strip() else "is empty: give a name from the settings' connections"
+        return "must be the name of a connection in the settings: an address would be stored with its password"
+    return None if name.strip() else "is empty: give the name of a connection in the settings"
 
 
 def _script_problem(script: str) -> str | None:
@@ -59,13 +62,16 @@ def run_sql(
     script: Annotated[str, Rule(_script_problem)],
     params: Annotated[Values | None, Rule(_params_problem)] = None,
 ) -> dict[str, Any]:
-    """Run a script to its end and commit it; the rows of its last query, or how many rows it changed."""
+    """Runs a script and commits it.
+
+    Returns the rows of its last query and the number of rows changed.
+    """
     check("connection", _connection_problem(connection))
     check("script", _script_problem(script))
     check("params", _params_problem(params))
     address = ctx._work.connection
     if address is None:
-        bad("connection", "is not one of the settings' connections")
+        bad("connection", "is not a connection in the settings")
     run = _postgres if "://" in address else _sqlite
     return run(ctx, f"connection {connection}", address, script, params)
 
@@ -73,11 +79,11 @@ def run_sql(
 sql = BuiltIn("sql", run_sql)
 
 
-# --- what it answers ----------------------------------------------------------------------------------------------
+# --- the result ---------------------------------------------------------------------------------------------------
 
 
 class _Found:
-    """The first rows of the last query, as far as they fit, and how many rows were changed."""
+    """The first rows of the last query, and the number of rows changed."""
 
     def __init__(self) -> None:
         self.changed = 0
@@ -100,7 +106,10 @@ class _Found:
             self._rows.append(safe)
 
     def result(self) -> dict[str, Any]:
-        """To be asked for before the commit: what cannot be recorded must not have happened."""
+        """Returns the result of the job; raises BadInput if it cannot be stored.
+
+        Call it before the commit, so that a result that cannot be stored rolls the script back.
+        """
         result: dict[str, Any] = {"rows_affected": self.changed}
         if self._names is not None:
             result["rows"] = self._rows
@@ -110,7 +119,7 @@ class _Found:
 
 
 def _safe(value: Any) -> Any:
-    """A value of a database as JSON: what JSON has no word for becomes text."""
+    """Returns a database value as JSON. Values that JSON does not know become text."""
     match value:
         case None | bool():
             return value
@@ -123,9 +132,9 @@ def _safe(value: Any) -> Any:
         case bytes() | bytearray() | memoryview():
             return shorten(base64.b64encode(value).decode(), _LONGEST)
         case list() | tuple():
-            return [_safe(one) for one in value]
+            return [_safe(item) for item in value]
         case dict():
-            return {clean(str(name)): _safe(one) for name, one in value.items()}
+            return {clean(str(name)): _safe(item) for name, item in value.items()}
     return shorten(clean(value.isoformat() if hasattr(value, "isoformat") else str(value)), _LONGEST)
 
 
@@ -155,7 +164,7 @@ def _sqlite(ctx: Context, name: str, path: str, script: str, params: Values | No
 def _open_file(path: str) -> apsw.Connection:
     import apsw
 
-    return apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)  # never made anew: that would be a wrong path
+    return apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)  # never creates the file: a missing one is an error
 
 
 def _run_script(connection: apsw.Connection, script: str, params: Values | None) -> _Found:
@@ -178,7 +187,7 @@ def _run_script(connection: apsw.Connection, script: str, params: Values | None)
 
 
 class _Guard:
-    """What SQLite asks on the way: whether a statement may run, whether to wait for a lock, whether to stop."""
+    """Answers SQLite's callbacks: may a statement run, wait for a lock, stop."""
 
     def __init__(self, ctx: Context) -> None:
         self.ctx = ctx
@@ -191,7 +200,7 @@ class _Guard:
         if action == apsw.SQLITE_TRANSACTION:
             self.refused = f"has {what}: {_ONE}"
         elif action in (apsw.SQLITE_ATTACH, apsw.SQLITE_DETACH):
-            self.refused = "attaches another file: name it among the settings' connections"
+            self.refused = "attaches another file: add that file to connections in the settings"
         else:
             return apsw.SQLITE_OK
         return apsw.SQLITE_DENY
@@ -214,7 +223,7 @@ def _sqlite_words(name: str, guard: _Guard) -> Iterator[None]:
     try:
         yield
     except apsw.CantOpenError:
-        raise Retry(f"{name}: the file is not there, or cannot be opened") from None
+        raise Retry(f"{name}: the file does not exist or cannot be opened") from None
     except apsw.BusyError:
         raise Retry(f"{name}: another program held its lock for {LOCK_SECONDS:g} seconds") from None
     except apsw.InterruptError:
@@ -247,7 +256,7 @@ def _postgres(ctx: Context, name: str, address: str, script: str, params: Values
             connection.commit()
             return result
         except BaseException:
-            # The server would go on with a query whose client has gone.
+            # Otherwise the server would continue a query after its client is gone.
             if connection.info.transaction_status is psycopg.pq.TransactionStatus.ACTIVE:
                 with suppress(psycopg.Error):
                     connection.cancel_safe(timeout=2.0)
@@ -259,7 +268,8 @@ def _driver(name: str) -> Any:
         import psycopg
     except ImportError:
         raise BadInput(
-            f"{name} is on PostgreSQL, and this worker has no driver for it: pip install 'headway[postgres]'",
+            f"{name} is on PostgreSQL, and this worker has no driver for it",
+            hint="pip install 'headway[postgres]'",
             code="bad_params",
         ) from None
     return psycopg
@@ -272,7 +282,7 @@ def _connect(ctx: Context, name: str, address: str) -> psycopg.Connection[Any]:
     facts: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS, "fallback_application_name": f"headway {ctx.job_id}"}
     try:
         given = conninfo_to_dict(address)
-        # Put together here, so that a script of several statements can take params.
+        # A client-side cursor inserts the params itself, so that a script of several statements can take params.
         return psycopg.connect(**{**facts, **given}, cursor_factory=psycopg.ClientCursor)
     except psycopg.Error as error:
         text = str(error).strip() or type(error).__name__
@@ -291,7 +301,10 @@ def _without_address(text: str, address: str) -> str:
 
 
 def _read_results(cursor: psycopg.Cursor[Any], found: _Found) -> None:
-    """One result for each statement of the script."""
+    """Reads one result for each statement of the script.
+
+    Raises Fail for a statement that ends the transaction.
+    """
     more: bool | None = True
     while more:
         status = cursor.statusmessage or ""

@@ -1,4 +1,4 @@
-"""The history checker: reads the database alone and says which promise was broken."""
+"""The history checker: reads the database and reports broken invariants."""
 
 from headway.verify.check import check
 from headway.verify.report import Finding, Report

@@ -1,4 +1,7 @@
-"""`check()`: one snapshot, every invariant, one pass over the jobs, the groups, the ticks and all events each."""
+"""Checks every invariant on one snapshot.
+
+Jobs, groups, ticks and events are read in one pass each.
+"""
 
 from __future__ import annotations
 
@@ -6,33 +9,32 @@ from collections.abc import Callable, Iterator
 
 from headway.clock import SECOND, micros
 from headway.store.db import Database, Tx
-from headway.verify import (
-    chains,
-    counts,
+from headway.verify.history import History
+from headway.verify.invariants import (
+    claimable,
     deliveries,
-    gates,
-    ghosts,
-    guards,
-    keys,
-    limits,
-    paths,
-    reservations,
+    groups,
+    job_counts,
+    job_states,
+    orphans,
+    retries,
     runs,
-    stages,
-    stops,
+    schema_guards,
+    stop_requests,
     tenants,
     ticks,
+    unique_keys,
 )
-from headway.verify.board import Board
-from headway.verify.history import History
-from headway.verify.limits import Limits
-from headway.verify.order import Order
-from headway.verify.records import GroupHistory, JobHistory
+from headway.verify.replay import limits, reservations
+from headway.verify.replay.limits import Limits
+from headway.verify.replay.order import Order
+from headway.verify.replay.reservations import Reservations
+from headway.verify.replay.state import ReplayState
 from headway.verify.report import Finding, Report, gather
-from headway.verify.reservations import Reservations
+from headway.verify.rows import GroupHistory, JobHistory
 
 SETTLE = SECOND
-# What needs room or a turn.
+# The kinds of event that need room in a lane, or a turn.
 JUDGED = {
     "job.claimed",
     "job.relaned",
@@ -43,31 +45,31 @@ JUDGED = {
     "reservation.expired",
 }
 OF_ONE_JOB: tuple[Callable[[History, JobHistory], Iterator[Finding]], ...] = (
-    counts.check,
-    paths.check,
+    job_counts.check,
+    job_states.check,
     runs.check,
-    stops.check,
-    chains.check,
+    stop_requests.check,
+    retries.check,
     tenants.check,
 )
-OF_ONE_GROUP: tuple[Callable[[History, GroupHistory], Iterator[Finding]], ...] = (stages.check, tenants.check_group)
-# Whole tables, read once: asked before the plans are pinned to the indexes of the pages.
+OF_ONE_GROUP: tuple[Callable[[History, GroupHistory], Iterator[Finding]], ...] = (groups.check, tenants.check_group)
+# Checks that read whole tables once. They run before the query plans are pinned to the indexes of the pages.
 OF_THE_WHOLE: tuple[Callable[[History], Iterator[Finding]], ...] = (
-    guards.check,
-    counts.check_protection,
-    counts.check_things,
+    schema_guards.check,
+    job_counts.check_protection,
+    job_counts.check_things,
     runs.check_loose,
-    keys.check,
+    unique_keys.check,
     tenants.check_lanes,
     tenants.check_targets,
     tenants.check_reservations,
     tenants.check_schedules,
     tenants.check_tenants,
     tenants.check_others,
-    stages.check_loose,
+    groups.check_loose,
     limits.check,
-    gates.check,
-    ghosts.check,
+    claimable.check,
+    orphans.check,
     reservations.check,
     deliveries.check,
 )
@@ -76,14 +78,14 @@ OF_THE_WHOLE: tuple[Callable[[History], Iterator[Finding]], ...] = (
 def check(
     database: Database, *, quiet: bool = False, lease: float = 60.0, recovery: float = 30.0, settle: float | None = None
 ) -> Report:
-    """Checks the history of a system, which may be at work.
+    """Checks the history of a system. The system may be running.
 
-    With `quiet`, everything is expected to have ended. `lease` and `recovery` are the settings the system runs with, in
-    seconds. `settle` is how long PostgreSQL may take to make a statement's work visible, by default a second or twice
-    as long as its longest transaction that left a trace; SQLite needs none.
+    With `quiet`, all jobs are expected to have ended. `lease` and `recovery` are the settings of the system, in
+    seconds. `settle` is how long PostgreSQL may take to make a statement's work visible; the default is the greater of
+    one second and twice its longest recorded transaction. SQLite needs none.
     """
     with database.read() as tx:
-        ((now,),) = tx.run("time")
+        now = tx.now()
         window = _longest(tx) if settle is None else micros(settle)
         history = History(tx, int(now), quiet, micros(lease), micros(recovery), window)
         return gather(_findings(history), history.counted)
@@ -99,22 +101,25 @@ def _longest(tx: Tx) -> int:
 def _findings(history: History) -> Iterator[Finding]:
     for whole in OF_THE_WHOLE:
         yield from whole(history)
-    board = Board(history)
+    board = ReplayState(history)
     order = Order(history, board)
     history.tx.run("pin_plans")
     for job in history.jobs():
-        for one in OF_ONE_JOB:
-            yield from one(history, job)
+        for check_job in OF_ONE_JOB:
+            yield from check_job(history, job)
     for group in history.groups():
-        for one_group in OF_ONE_GROUP:
-            yield from one_group(history, group)
+        for check_group in OF_ONE_GROUP:
+            yield from check_group(history, group)
     yield from ticks.check(history)
-    yield from counts.check_pruned(history)
+    yield from job_counts.check_pruned(history)
     yield from _replay(history, board, order)
 
 
-def _replay(history: History, board: Board, order: Order) -> Iterator[Finding]:
-    """One pass over all events. What is judged by the moment before an event is asked before it is put on the board."""
+def _replay(history: History, board: ReplayState, order: Order) -> Iterator[Finding]:
+    """Replays all events in one pass.
+
+    Limits and reservations judge an event by the state before it, so they see it before it is applied.
+    """
     judges = (Limits(history, board), Reservations(history, board))
     for moment in history.stream():
         if order.batch:

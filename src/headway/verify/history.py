@@ -1,5 +1,7 @@
-"""Reads the history of one snapshot: jobs with their events and runs, groups and schedules with theirs, in pages by
-number; and all events in order."""
+"""Reads the history of one snapshot in pages.
+
+Jobs come with their events and runs, groups and schedules with their events, and all events in order.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from functools import cached_property
 from itertools import groupby
 
 from headway.store.db import Row, Tx
-from headway.verify.records import (
+from headway.verify.rows import (
     Bucket,
     Event,
     Execution,
@@ -40,7 +42,10 @@ COUNTED = ("jobs", "events", "runs", "claims", "reservations", "running", "group
 
 @dataclass
 class History:
-    """One snapshot, when it was taken, and how it is to be judged. Durations are microseconds."""
+    """One snapshot, its time, and the settings of the check.
+
+    Durations are microseconds.
+    """
 
     tx: Tx
     now: int
@@ -63,30 +68,36 @@ class History:
 
     @cached_property
     def targets(self) -> dict[int, int]:
-        """Each target's tenant."""
+        """The tenant of each target."""
         return {target_id: tenant_id for target_id, tenant_id, *_ in self.tx.run("verify_targets")}
 
     @cached_property
     def workers(self) -> dict[str, Worker]:
-        """By the name under which they act. Those that were given up long ago are pruned."""
+        """The workers by the name they have as actors.
+
+        Workers that are gone are pruned after a time.
+        """
         rows = self.tx.run("verify_workers")
         return {f"{worker_id:x}": Worker(slots, frozenset(names(tasks))) for worker_id, slots, tasks in rows}
 
     @cached_property
     def pruned(self) -> dict[str, int]:
-        """What pruning says it took away."""
+        """The number of rows that pruning has deleted, by table."""
         return {name: int(count) for name, count in self.tx.run("verify_tally")}
 
     @cached_property
     def whole_from(self) -> int:
-        """The number of the event from which on none is missing: what was pruned may have occupied something before."""
+        """The id of the first event after the last pruned one; 0 if none was pruned.
+
+        Before it, pruned jobs may have occupied lanes and targets.
+        """
         if not any(self.pruned.values()):
             return 0
         ((first,),) = self.tx.run("verify_last_gap")
         return int(first or 0)
 
     def jobs(self) -> Iterator[JobHistory]:
-        """Every job number that a row or an event knows, in order."""
+        """Yields every job that has a row or an event, by id."""
         after = 0
         while rows := [JobRow._make(row) for row in self.tx.run("verify_jobs", after=after, limit=JOBS_PER_PAGE)]:
             upto = rows[-1].id
@@ -97,9 +108,9 @@ class History:
     def _page(self, rows: list[JobRow], after: int, upto: int) -> Iterator[JobHistory]:
         span = {"after": after, "upto": upto}
         events = map(Event._make, self.tx.run("verify_job_events", **span))
-        found = {job_id: list(group) for job_id, group in groupby(events, key=lambda event: event.job_id)}
-        page = {row.id: JobHistory(row.id, row, found.pop(row.id, [])) for row in rows}
-        page |= {job_id: JobHistory(job_id, None, left) for job_id, left in found.items()}
+        by_job = {job_id: list(group) for job_id, group in groupby(events, key=lambda event: event.job_id)}
+        page = {row.id: JobHistory(row.id, row, by_job.pop(row.id, [])) for row in rows}
+        page |= {job_id: JobHistory(job_id, None, left) for job_id, left in by_job.items()}
         self._link(page, rows, span)
         yield from page.values()
 
@@ -109,7 +120,7 @@ class History:
                 setattr(page[parent_id], "automatic" if automatic else "manual", count)
         if any(row.retry_of is not None for row in rows):
             for parent in map(Parent._make, self.tx.run("verify_links", **span)):
-                # A job that ended twice comes twice; its first end is the one that made retries.
+                # A job that ended twice has two rows here; its first end is the one that made retries.
                 page[parent.child_id].parent = page[parent.child_id].parent or parent
             for child_id, count in self.tx.run("verify_paid", **span):
                 page[child_id].paid = count
@@ -117,14 +128,14 @@ class History:
                 page[child_id].together = True
 
     def stream(self) -> Iterator[Moment]:
-        """All events in the order they were made."""
+        """Yields all events in the order of their ids."""
         after = 0
         while rows := self.tx.run("verify_stream", after=after, limit=EVENTS_PER_PAGE):
             yield from map(Moment._make, rows)
             after = rows[-1][0]
 
     def groups(self) -> Iterator[GroupHistory]:
-        """Every group and execution, in order."""
+        """Yields every group and execution, by id."""
         after = 0
         while rows := [GroupRow._make(row) for row in self.tx.run("verify_groups", after=after, limit=GROUPS_PER_PAGE)]:
             span = {"after": after, "upto": rows[-1].id}
@@ -142,7 +153,10 @@ class History:
         return [ScheduleRow._make(row) for row in self.tx.run("verify_schedules")]
 
     def schedule_events(self) -> Iterator[ScheduleEvent]:
-        """Of all schedules, one after the other; so are these."""
+        """Yields the events of all schedules, ordered by schedule.
+
+        `ticks` and `executions` have the same order.
+        """
         return map(ScheduleEvent._make, self.tx.run("verify_schedule_events"))
 
     def ticks(self) -> Iterator[Tick]:
@@ -158,10 +172,10 @@ class History:
             after = rows[-1][:2]
 
     def own(self, name: str, **params: int) -> list[Row]:
-        """A question that each database is asked in its own words."""
+        """Runs a statement that is written differently for each database."""
         return self.tx.run(f"{name}_{self.tx.database.dialect}", **params)
 
 
 def _place(after: Sequence[int], *names: str) -> dict[str, int]:
-    """Where the last page ended."""
+    """Returns the parameters that say where the last page ended."""
     return dict(zip((f"after_{name}" for name in names), after, strict=True))

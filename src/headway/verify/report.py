@@ -1,4 +1,4 @@
-"""What a check says: findings, each one broken promise about one thing, and how much was looked at."""
+"""The report of a check: its findings, and how many rows were checked."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from headway.verify.records import GroupRow
+from headway.verify.rows import GroupRow
 
-# Enough to see what is wrong; a history that is broken throughout must not fill the memory.
+# A history that is broken throughout must not fill the memory.
 KEPT_PER_INVARIANT = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`invariant` is its number (`I-03`), `thing` what it is about (`job 17`), `text` what is wrong, in words."""
+    """One broken invariant.
+
+    `invariant` is its number (`I-03`), `thing` the thing concerned (`job 17`), `text` the description.
+    """
 
     invariant: str
     thing: str
@@ -23,7 +26,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`counted` says how much was looked at, and under `findings` how many there were in all."""
+    """The findings, and the numbers of things checked.
+
+    `counted["findings"]` counts all findings.
+    """
 
     findings: list[Finding]
     counted: dict[str, int]
@@ -34,7 +40,10 @@ class Report:
 
 
 def gather(findings: Iterable[Finding], counted: Counter[str]) -> Report:
-    """Runs a check to its end."""
+    """Collects the findings into a report.
+
+    It keeps a limited number of findings per invariant.
+    """
     kept: list[Finding] = []
     seen: Counter[str] = Counter()
     for finding in findings:

@@ -1,7 +1,8 @@
-"""When a schedule should fire, worked out a second time: the checker must not trust the calendar that it checks.
+"""Computes when a schedule should fire, without the scheduler's own calendar.
 
-Cron expressions are read here by a small parser of their own; the clock on the wall is mapped to instants day by day.
-Ordinary days are counted, not listed: a year of a minutely schedule takes a moment.
+The checker must not trust the code that it checks, so cron expressions have a second, small parser here. Local times
+are mapped to instants day by day. Days without a clock change are counted, not listed, so that a year of a schedule
+that fires every minute is cheap.
 """
 
 from __future__ import annotations
@@ -50,11 +51,11 @@ class Clockwork(Protocol):
     """The nominal times of a definition, in microseconds UTC."""
 
     def count(self, after: int, until: int) -> int:
-        """How many there are after one instant, up to and including another."""
+        """Counts the nominal times after one instant, up to and including another."""
         ...
 
     def first(self, after: int, until: int) -> int | None:
-        """The first of them."""
+        """Returns the first nominal time in that span; None if there is none."""
         ...
 
 
@@ -67,21 +68,21 @@ def is_tick(clockwork: Clockwork, at: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """The anchor, and every interval after it."""
+    """The nominal times of an interval: the anchor, and every interval after it."""
 
     anchor: int
     interval: int
 
     def _before(self, at: int) -> int:
-        """How many there are up to an instant."""
+        """Counts the nominal times up to an instant."""
         return max(0, (at - self.anchor) // self.interval + 1)
 
     def count(self, after: int, until: int) -> int:
         return max(0, self._before(until) - self._before(after))
 
     def first(self, after: int, until: int) -> int | None:
-        found = self.anchor + self._before(after) * self.interval
-        return found if found <= until else None
+        first = self.anchor + self._before(after) * self.interval
+        return first if first <= until else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +93,8 @@ class Times:
         return len(_between(self.at, after, until))
 
     def first(self, after: int, until: int) -> int | None:
-        found = _between(self.at, after, until)
-        return found[0] if found else None
+        times = _between(self.at, after, until)
+        return times[0] if times else None
 
 
 # --- cron ---------------------------------------------------------------------------------------------------------
@@ -101,7 +102,10 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The minutes of a day that match, and what days match. `elapsed`: the hour is a pattern, so real time counts."""
+    """The minutes of a day that match, and the days that match.
+
+    `elapsed`: the hour has a star or a step, so elapsed time counts and not the local clock.
+    """
 
     minutes: tuple[int, ...]
     days: frozenset[int]
@@ -119,7 +123,10 @@ class Fields:
 
 @lru_cache(maxsize=1024)
 def parse(text: str) -> Fields:
-    """Vixie's rules. A text that is none is a ValueError."""
+    """Parses a cron expression by Vixie's rules.
+
+    Raises ValueError for any other text.
+    """
     parts = SHORTHANDS.get(text.strip().lower(), text).lower().split()
     if len(parts) != 5:
         raise ValueError(f"{text!r} has {len(parts)} fields")
@@ -131,14 +138,14 @@ def parse(text: str) -> Fields:
         days=frozenset(_field(day, 1, 31, {})),
         months=frozenset(_field(month, 1, 12, MONTHS)),
         weekdays=frozenset(n % 7 for n in _field(weekday, 0, 7, WEEKDAYS)),
-        # A day field that begins with a star does not restrict; only two that do are alternatives.
+        # A day field that begins with a star does not restrict. Two fields that restrict are alternatives.
         both=day.startswith("*") or weekday.startswith("*"),
         elapsed="*" in hour or "/" in hour,
     )
 
 
 def _field(text: str, low: int, high: int, words: dict[str, int]) -> set[int]:
-    found: set[int] = set()
+    values: set[int] = set()
     for part in text.split(","):
         span, slash, step = part.partition("/")
         if span == "*":
@@ -147,12 +154,12 @@ def _field(text: str, low: int, high: int, words: dict[str, int]) -> set[int]:
             begin, dash, end = span.partition("-")
             first = _number(begin, words)
             last = _number(end, words) if dash else high if slash else first
-            # A week may begin with Sunday or end with it.
+            # Sunday is 0 or 7, so a range of weekdays may end with it.
             last = 7 if words is WEEKDAYS and last == 0 < first else last
         if not low <= first <= last <= high:
             raise ValueError(f"{part!r} is not within {low} to {high}")
-        found.update(range(first, last + 1, int(step) if slash else 1))
-    return found
+        values.update(range(first, last + 1, int(step) if slash else 1))
+    return values
 
 
 def _number(text: str, words: dict[str, int]) -> int:
@@ -160,7 +167,10 @@ def _number(text: str, words: dict[str, int]) -> int:
 
 
 class Cron:
-    """Asked again and again about the days at hand, so it keeps what it knows of the last few."""
+    """The nominal times of a cron expression.
+
+    Caches the last days, which the checks ask for repeatedly.
+    """
 
     def __init__(self, text: str, zone: str) -> None:
         self.fields = parse(text)
@@ -190,7 +200,7 @@ class Cron:
     def _search(self, after: int, until: int) -> int:
         found = NEVER
         for day in self._days(after, until):
-            # What a gap moves may come after what the next day brings.
+            # A time that a DST gap moves may come after the first time of the next day.
             if found < NEVER and self._ordinary(day):
                 break
             if self._ordinary(day):
@@ -199,7 +209,7 @@ class Cron:
         return found
 
     def _days(self, after: int, until: int) -> Iterator[date]:
-        """The days that match."""
+        """Yields the days that match."""
         day, last = self._local(after) - DAY, self._local(until) + DAY
         while day <= last:
             if self.fields.on(day):
@@ -210,14 +220,14 @@ class Cron:
         return (EPOCH + timedelta(microseconds=at)).astimezone(self.zone).date()
 
     def _ordinary(self, day: date) -> bool:
-        """Whether the clock on the wall runs evenly. A jump also concerns the next day."""
+        """Returns True if the local clock does not change on this day or the day before."""
         return self._is_even(day) and self._is_even(day - DAY)
 
     def _is_even(self, day: date) -> bool:
         if day not in self.even:
             _make_room(self.even, 1000)
             noon = datetime.combine(day, NOON, self.zone)
-            ends = [datetime.combine(one, MIDNIGHT, self.zone) for one in (day, day + DAY)]
+            ends = [datetime.combine(end, MIDNIGHT, self.zone) for end in (day, day + DAY)]
             offsets = {when.replace(fold=fold).utcoffset() for when in (*ends, noon) for fold in (0, 1)}
             self.even[day] = len(offsets) == 1
         return self.even[day]
@@ -237,17 +247,17 @@ class Cron:
                 yield from self._mapped(datetime.combine(day, time(*divmod(minute, 60)), self.zone))
 
     def _mapped(self, wall: datetime) -> Iterator[int]:
-        """The instants at which a clock on the wall shows this, as far as they count."""
+        """Yields the instants of a local time at which the expression fires."""
         first, second = _micros(wall.replace(fold=0)), _micros(wall.replace(fold=1))
         if first == second or (first < second and not self.fields.elapsed):
             yield first
-        elif first < second:  # shown twice
+        elif first < second:  # a fold repeats this local time
             yield from (first, second)
-        elif not self.fields.elapsed:  # never shown
+        elif not self.fields.elapsed:  # a gap removes this local time
             yield self._change(second, first)
 
     def _change(self, before: int, after: int) -> int:
-        """The first instant with another offset than `before` has."""
+        """Returns the first instant whose offset differs from that of `before`."""
         was = self._offset(before)
         seconds = range(before // SECOND, after // SECOND + 1)
         found = bisect_left(seconds, True, key=lambda second: self._offset(second * SECOND) != was)
@@ -275,7 +285,10 @@ def _micros(when: datetime) -> int:
 
 @lru_cache(maxsize=1024)
 def cron(text: str, zone: str) -> Cron:
-    """Schedules with the same times share what is known of them."""
+    """Returns a shared instance.
+
+    Schedules with the same expression share its cache.
+    """
     return Cron(text, zone)
 
 
@@ -287,7 +300,10 @@ def instant(text: str) -> int:
 
 
 def clockwork(definition: dict[str, Any], created_at: int) -> Clockwork:
-    """Of a schedule's definition; one that cannot be read is a KeyError, TypeError or ValueError."""
+    """Returns the nominal times of a definition.
+
+    Raises KeyError, TypeError or ValueError for a bad one.
+    """
     if "cron" in definition:
         return cron(definition["cron"], definition.get("timezone", "UTC"))
     if "interval" in definition:

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 from json import loads
 
-from headway.engine import bulk
-from headway.engine.answers import Replayed, complete
-from headway.engine.pruner import Pruner
-from headway.engine.task import make_job
+from headway.engine.client import bulk
+from headway.engine.client.idempotency import Replayed, complete
+from headway.engine.maintenance.pruner import Pruner
+from headway.engine.tasks.task import make_job
 from headway.errors import WrongState
-from headway.model.access import fingerprint
-from headway.store.pages import Filters
+from headway.model.access.permissions import fingerprint
+from headway.store.paging import Filters
 from tests.system.support.record import Record
 from tests.system.support.scripts import STEPPING_ONLY, script
 from tests.system.support.world import Fact, World
@@ -72,6 +72,8 @@ def let_in(world: World) -> None:
     world.say({"token": made.id, "opens": True})
     tokens.create("ada", "admin", tenant=None)
     sessions = world.app.client.sessions
+    if sessions.cookie_key() != sessions.cookie_key():
+        world.say({"broken": "the key that signs cookies changed"})
     left, kept = sessions.begin(plain) or "", sessions.begin(plain) or ""
     if sessions.visitor(left) is None or sessions.visitor(kept) is None:
         world.say({"broken": "a session that has begun opens nothing"})

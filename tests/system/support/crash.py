@@ -25,9 +25,10 @@ import psycopg
 from psycopg import sql
 
 import headway.config  # noqa: F401 (now, so that no forked process has to)
-from headway import faults
-from headway.engine import heartbeat
-from headway.store import postgres, sqlite
+from headway import fault_points
+from headway.engine.worker import heartbeat
+from headway.store.postgres import fragments as postgres
+from headway.store.sqlite import fragments as sqlite
 from tests.support.postgres import _address
 from tests.system.support import access_scripts, hook_scripts, plan_scripts, promises, sabotage, scripts  # noqa: F401 (they add theirs)
 from tests.system.support.world import Fact, World
@@ -137,7 +138,7 @@ def _world(case: Case, ground: Ground, say: Callable[[Fact], None], phase: int) 
 
 def _phase(case: Case, ground: Ground, say: Callable[[Fact], None], phase: int, kill: int) -> None:
     world = _world(case, ground, say, phase)
-    faults.arm(Trail(kill, say))
+    fault_points.arm(Trail(kill, say))
     if phase == 0:
         scripts.find(case.script)(world)
     else:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from headway import faults
+from headway import fault_points
 from headway.app import App
-from headway.engine.context import Context
-from headway.engine.holder import Holder, Place, Terms
-from headway.engine.recovery import Recovery
-from headway.engine.reserving import Wish
-from headway.engine.worker import Wishes, Worker
+from headway.engine.direct.reservation_holder import HolderConfig, ReservationHolder, ReservedPlace
+from headway.engine.direct.reservations import ReservationRequest
+from headway.engine.execution.context import Context
+from headway.engine.maintenance import recovery
+from headway.engine.maintenance.recovery import Recovery
+from headway.engine.worker.config import WorkerConfig
+from headway.engine.worker.worker import Worker
 from headway.testing import drain
 
 
@@ -28,7 +30,7 @@ def declare(app: App) -> None:
 
 def work(app: App) -> None:
     """As many turns as it takes to die, without a heartbeat process that would outlive it."""
-    worker = Worker(app.database, app.registry, Wishes(slots=2))
+    worker = Worker(app.database, app.registry, WorkerConfig(slots=2))
     app.database.transact("register", worker._register)
     while True:
         worker.tick()
@@ -36,19 +38,23 @@ def work(app: App) -> None:
 
 def call(app: App) -> None:
     """Has the first job, and makes a direct call that waits for it."""
-    worker = Worker(app.database, app.registry, Wishes(slots=1))
+    worker = Worker(app.database, app.registry, WorkerConfig(slots=1))
     app.database.transact("register", worker._register)
     worker.tick()
-    holder = Holder(app.database, Terms())
+    holder = ReservationHolder(app.database, HolderConfig())
     holder.register()
-    holder.reserve(Place(), Wish(app.client.tenant_id, "ada", task="fine", params='{"n":7}'), actor=app.client.actor)
+    holder.reserve(
+        ReservedPlace(),
+        ReservationRequest(app.client.tenant_id, "ada", task="fine", params='{"n":7}'),
+        actor=app.client.actor,
+    )
 
 
 if __name__ == "__main__":
     app = App(sys.argv[1])
     declare(app)
     app.client.tenant_id  # noqa: B018 (opened, so that no point of opening counts)
-    faults.arm_from_environment()
+    fault_points.arm_from_environment()
     if sys.argv[2] == "work":
         work(app)
     elif sys.argv[2] == "call":
@@ -58,5 +64,6 @@ if __name__ == "__main__":
     elif sys.argv[2] == "drain":
         drain(app)
     else:
+        recovery.BATCH = 1  # each claim in a transaction of its own: there is a middle to die in
         Recovery(app.database).tick()
     sys.exit("it did not die")

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from functools import partial
 from urllib.parse import urlsplit
 
-from headway.api.wire.hooks import render
+from headway.api.schemas.webhooks import render
 from headway.clock import SECOND
-from headway.engine.deliverer import Deliverer
-from headway.engine.pruner import Pruner
-from headway.engine.sending import Guard, Request, Sent
-from headway.model.webhooks import Endpoint, Outcome
-from headway.store import receivers
+from headway.engine.maintenance.pruner import Pruner
+from headway.engine.webhooks.deliverer import Deliverer
+from headway.engine.webhooks.http_client import Guard, Request, SentRequest
+from headway.model.webhooks.webhook import Endpoint, Outcome
+from headway.store.webhooks import receivers
 from tests.system.support import scripts
 from tests.system.support.record import Record
 from tests.system.support.scripts import hurt, script
@@ -25,17 +25,17 @@ scripts.STEPPING_ONLY |= {"hooks", "hook_failures", "hook_prune"}
 HOST = "http://hook.example"
 
 
-def receive(world: World, request: Request, guard: Guard) -> Sent:
+def receive(world: World, request: Request, guard: Guard) -> SentRequest:
     """The receiver: what it answers is in the address."""
     digest = hashlib.sha256(request.body).hexdigest()
     world.say({"received": request.headers["webhook-id"], "digest": digest})
     match urlsplit(request.url).path:
         case "/ok":
-            return Sent(Outcome(200, None))
+            return SentRequest(Outcome(200, None))
         case "/gone":
-            return Sent(Outcome(410, "it answered 410 Gone"))
+            return SentRequest(Outcome(410, "it answered 410 Gone"))
         case _:
-            return Sent(Outcome(500, "it answered 500"))
+            return SentRequest(Outcome(500, "it answered 500"))
 
 
 def turn(deliverer: Deliverer) -> None:

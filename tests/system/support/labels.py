@@ -14,6 +14,7 @@ OF_A_TRANSACTION = ("begun", "before_commit", "committed")
 BEGINNERS = {
     "transact": 0,
     "transaction": 0,
+    "repeat": 0,
     "once": 0,
     "point": 0,
     "_fenced": 0,
@@ -21,23 +22,24 @@ BEGINNERS = {
     "change_job": 0,
     "_tenant_event": 3,
     "_on": 0,
+    "create_once": 1,
 }
 # The seam itself passes on what its callers name, and so do these; whoever adds one adds its callers above.
-SEAM = {"store/db.py", "store/sqlite.py", "store/postgres.py"}
+SEAM = {"store/db.py", "store/sqlite/database.py", "store/postgres/database.py", "store/postgres/transaction.py"}
 PASSING_ON = {
-    "engine/sink.py": {"_fenced"},
-    "engine/client.py": {"change_job"},
-    "engine/pausing.py": {"_tenant_event"},
-    "engine/schedules.py": {"_change", "_on"},
-    "store/answers.py": {"transact", "once"},
-    "store/wall.py": {"once"},
-    "engine/tenants.py": {"_change"},
+    "engine/worker/sink.py": {"_fenced"},
+    "engine/client/client.py": {"change_job", "transact"},
+    "engine/client/pause.py": {"_tenant_event"},
+    "engine/client/schedules.py": {"_change", "_on"},
+    "store/postgres/row_security.py": {"once"},
+    "engine/client/tenants.py": {"_change"},
+    "engine/client/idempotency.py": {"create_once", "run"},
 }
 # Two databases take part in a promotion: its own tests kill it at its points, and look that they miss none.
-PROMOTION = {"cli/promoting.py", "store/promoting.py", "store/landing.py"}
+PROMOTION = {"cli/database/promote.py", "store/transfer/copy.py", "store/transfer/destination.py"}
 # The checker only reads, and so does `headway doctor`.
 LOOKING = {path.relative_to(SOURCE).as_posix() for path in (SOURCE / "verify").glob("*.py")} | {
-    "store/looking_postgres.py"
+    "store/postgres/read_only.py"
 }
 # Only PostgreSQL needs to be told.
 POSTGRES_ONLY = {"notify_others.begun", "notify_others.committed"}

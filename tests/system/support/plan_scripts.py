@@ -7,13 +7,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from headway.clock import SECOND
-from headway.engine.plan import Started, Step
-from headway.engine.pruner import Pruner
-from headway.engine.scheduler import Scheduler
-from headway.model.plan import NewGroup, NewMember
-from headway.store import groups
+from headway.engine.maintenance.pruner import Pruner
+from headway.engine.scheduler.scheduler import Scheduler
+from headway.engine.tasks.plan import Started, Step
+from headway.model.groups.group import NewGroup, NewMember
+from headway.store.groups import advance as groups
+from tests.support.deadlines import join
 from tests.system.support.scripts import fire_due, hurt, script
 from tests.system.support.world import Hand, World
+
+DAY = 86_400
 
 
 def step(world: World, task: str, name: str, **params: object) -> Step:
@@ -75,7 +78,7 @@ def _at_once(workers: Sequence[Hand]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        join(thread)
 
 
 @script
@@ -200,4 +203,8 @@ def calendar(world: World) -> None:
         world.say({"group": execution, "expect": "COMPLETED"})
     client.schedules.delete(made.id)
     client.templates.archive(template.id)
+    silent = client.schedules.create("silent", _at_times(world, 90 * DAY))
+    # As a clock leaves it that was ahead for a moment. No time of the schedule lies in between.
+    hurt(world, f"update hw_schedule set decided_until = decided_until + {30 * DAY * SECOND} where id = {silent.id}")
+    client.schedules.reset(silent.id)
     worker.run_dry()

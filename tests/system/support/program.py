@@ -19,15 +19,22 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headway.app import App
-from headway.engine.context import Context
-from headway.engine.recovery import Recovery
+from headway.engine.execution.context import Context
+from headway.engine.maintenance.recovery import Recovery
 from headway.engine.supervisor import Supervisor
-from headway.engine.worker import Wishes, Worker
+from headway.engine.worker import claim_strategy, execution_pool, start_pause, worker
+from headway.engine.worker.config import WorkerConfig
+from headway.engine.worker.worker import Worker
 
 app = App()
 LOOK = 0.02
 # Ignores what it can, and so does what it starts, in a session of its own.
 STUBBORN = "trap '' TERM INT HUP; setsid sh -c \"trap '' TERM INT HUP; sleep 600\" & echo $$ $! >> {file}; wait"
+
+
+if os.environ.get("TEST_SAMPLES"):  # as a profiler does
+    signal.signal(signal.SIGPROF, lambda *_: None)
+    signal.setitimer(signal.ITIMER_PROF, 0.02, 0.02)
 
 
 @contextmanager
@@ -78,6 +85,41 @@ def waits_process(ctx: Context, file: str) -> int:
     return ctx.fence
 
 
+@app.task("forks.thread", isolation="thread")
+def forks_thread(ctx: Context, file: str, returns: bool) -> str:
+    """Leaves a process behind, with every descriptor of the worker, or one that returns like the task itself."""
+    pid = os.fork()
+    if pid:
+        append(f"{file}.pids", str(pid))
+        return "parent"
+    while not returns:
+        signal.pause()
+    return "copy"
+
+
+@app.task("forks.async")
+async def forks_async(ctx: Context, file: str) -> str:
+    """The copy goes on as if it were the job."""
+    pid = os.fork()
+    if pid:
+        append(f"{file}.pids", str(pid))
+    for _ in range(5):
+        await asyncio.sleep(LOOK)
+    append(f"{file}.steps", str(os.getpid()))
+    return "done"
+
+
+@app.task("tells.async")
+async def tells_async(ctx: Context, file: str) -> int:
+    """Says in which process each of its steps is made."""
+    count = 0
+    while not may_go(file):
+        count += 1
+        append(f"{file}.steps", f"{count} {os.getpid()}")
+        await asyncio.sleep(LOOK)
+    return count
+
+
 @app.task("writes", isolation="thread")
 def writes(ctx: Context, file: str) -> int:
     """Reports again and again, and does something outside after every report that was accepted."""
@@ -96,6 +138,15 @@ async def holds_async(ctx: Context, file: str, seconds: int) -> int:
     """A call into C that keeps the interpreter lock: no other thread of the worker runs meanwhile."""
     with marked(file, f"{ctx.job_id}.{ctx.fence}"):
         ctypes.PyDLL(None).sleep(seconds)
+    return ctx.fence
+
+
+@app.task("blocks.async")
+async def blocks_async(ctx: Context, file: str) -> int:
+    """Blocks its event loop, and no other thread."""
+    with marked(file, f"{ctx.job_id}.{ctx.fence}"):
+        while not may_go(file):
+            time.sleep(LOOK)
     return ctx.fence
 
 
@@ -176,17 +227,24 @@ def stubborn_process(ctx: Context, file: str) -> None:
 
 
 class Telling(Supervisor):
-    """Says which signals it has seen: two that are sent at once may arrive as one."""
+    """Says when all parts are at work, and which signals it has seen: two that are sent at once may arrive as one."""
+
+    def start(self) -> None:
+        super().start()
+        append("started", str(os.getpid()))
 
     def on_signal(self, *seen: object) -> None:
         super().on_signal(*seen)
         append("signals", str(self.signals))
 
 
-def main(lease: float, heartbeat: float, grace: float, recovery: float, slots: int) -> int:
-    """Works until a signal comes. Without slots it only watches over the others."""
+def main(lease: float, heartbeat: float, grace: float, recovery: float, slots: int, **constants: float) -> int:
+    """Works until a signal comes. Without slots it only watches over the others. `constants` of the worker are set."""
+    for name, value in constants.items():
+        (module,) = (m for m in (worker, execution_pool, start_pause, claim_strategy) if hasattr(m, name))
+        setattr(module, name, value)
     logging.basicConfig(stream=sys.stderr, format="%(relativeCreated)d %(levelname)s %(message)s")
-    wishes = Wishes(slots=max(1, slots), lease=lease, heartbeat=heartbeat, grace=grace)
+    wishes = WorkerConfig(slots=max(1, slots), lease=lease, heartbeat=heartbeat, grace=grace)
     supervisor = Telling(
         make_worker=(lambda: Worker(app.database, app.registry, wishes)) if slots else None,
         recovery=Recovery(app.database, interval=recovery),

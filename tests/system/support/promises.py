@@ -6,7 +6,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from headway.model.states import State
+from headway.model.jobs.states import State
 from headway.verify import check
 from tests.system.support import access_scripts, hook_scripts, stages
 from tests.system.support.record import Record, dump

@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from headway.model.states import State
+from headway.model.jobs.states import State
 from headway.store.db import Database
 
 

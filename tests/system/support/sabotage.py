@@ -9,14 +9,22 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from headway import faults, testing
-from headway.engine import finish, letters, recovery, worker
-from headway.engine.finish import Ended
-from headway.model.job import Actor, Claim, Job
-from headway.model.plan import Group
-from headway.model.states import Standing
-from headway.store import db, groups, jobs, postgres, reports, sqlite, workers
+from headway import fault_points, testing
+from headway.engine.maintenance import recovery
+from headway.engine.webhooks import request as webhook_request
+from headway.engine.worker import finish, lease, turn, worker
+from headway.engine.worker.finish import Ended
+from headway.model.groups.group import Group
+from headway.model.jobs.finish import FinishInputs
+from headway.model.jobs.job import Actor, Claim, JobRecord
+from headway.store import statements, workers
 from headway.store.db import Database, Tx
+from headway.store.groups import advance as groups
+from headway.store.jobs import changes as jobs
+from headway.store.jobs import reports
+from headway.store.postgres import fragments as postgres_fragments
+from headway.store.round_trip import Pending
+from headway.store.sqlite import fragments as sqlite_fragments
 
 ALL: dict[str, Callable[[], None]] = {}
 # The script in which each bug does its harm.
@@ -44,9 +52,9 @@ def say(tx: Any, text: str) -> list[tuple[Any, ...]]:
 
 def _load_by(load: Callable[[str], dict[str, str]]) -> None:
     """Other statements; those that were made before this process began are forgotten."""
-    sqlite.load_statements = postgres.load_statements = load  # type: ignore[attr-defined,assignment]
-    sqlite.texts.cache_clear()
-    postgres.texts.cache_clear()
+    sqlite_fragments.load_statements = postgres_fragments.load_statements = load  # type: ignore[attr-defined,assignment]
+    sqlite_fragments.texts.cache_clear()
+    postgres_fragments.texts.cache_clear()
 
 
 @bug("zombie")
@@ -61,12 +69,11 @@ def finish_without_fence() -> None:
             fenced(tx, now.worker_id or worker_id, actor, [end._replace(claim=claim)])
         return []
 
-    def believe_at_once(*ends: Any) -> Callable[[], list[Ended]]:
-        believe(*ends)
-        return list
+    def believe_at_once(*ends: Any) -> Pending[list[Ended]]:
+        return Pending.done(believe(*ends))
 
     finish.finish = testing.finish = believe  # type: ignore[attr-defined]
-    worker.send_ends = believe_at_once  # type: ignore[attr-defined,assignment]
+    turn.send_ends = believe_at_once  # type: ignore[attr-defined,assignment]
 
 
 @bug("zombie")
@@ -97,20 +104,20 @@ def retry_in_a_second_transaction() -> None:
     insert, transact = jobs.insert_retry, Database.transact
     later: list[Callable[[Tx], int]] = []
 
-    def postpone(tx: Tx, parent: Job, actor: Actor, *, auto: bool, **wishes: Any) -> int:
+    def postpone(tx: Tx, parent: JobRecord, actor: Actor, *, auto: bool, **wishes: Any) -> int:
         if not auto:
             return insert(tx, parent, actor, auto=auto, **wishes)
         later.append(lambda tx: insert(tx, parent, actor, auto=True, **wishes))
         return 0
 
-    def twice(self: Database, label: str, work: Callable[[Tx], Any], **more: Any) -> Any:
-        answer = transact(self, label, work, **more)
+    def twice(self: Database, label: str, work: Callable[..., Any], *args: Any, **more: Any) -> Any:
+        answer = transact(self, label, work, *args, **more)
         while later:
             transact(self, "second", later.pop())
         return answer
 
     jobs.insert_retry = postpone
-    Database.transact = twice  # type: ignore[method-assign]
+    Database.transact = twice  # type: ignore[method-assign, assignment]
 
 
 @bug("stops", at="beat.committed")
@@ -132,8 +139,8 @@ def decision_without_the_stop() -> None:
     """What becomes of a job is decided by what was known of it when it was claimed."""
     read = finish._standing
 
-    def outdated(tx: Tx, job: Job, group: Group | None) -> Standing:
-        return replace(read(tx, job, group), stop=None)
+    def outdated(tx: Tx, job: JobRecord, group: Group | None) -> FinishInputs:
+        return read(tx, replace(job, stop=None), group)
 
     finish._standing = outdated
 
@@ -141,10 +148,13 @@ def decision_without_the_stop() -> None:
 @bug("neighbours")
 def recovery_takes_every_running_row() -> None:
     """Whatever is RUNNING when recovery looks is taken for lost."""
-    loaded = db.load_statements
+    loaded = statements.load_statements
 
     def load(dialect: str) -> dict[str, str]:
-        text = "select j.id, j.worker_id, j.fence from hw_job j where j.status = 3 order by j.id limit 200"
+        text = (
+            "select j.id, j.worker_id, j.fence, j.slot, j.group_id from hw_job j where j.status = 3"
+            " and (j.worker_id, j.slot) > (:worker_id + 0, :slot + 0) order by j.worker_id, j.slot limit (:limit + 0)"
+        )
         return {**loaded(dialect), "orphans": text}
 
     _load_by(load)
@@ -154,7 +164,7 @@ def recovery_takes_every_running_row() -> None:
 def recovery_by_elapsed_time() -> None:
     """A lease that is over by the wall clock is over."""
 
-    def over(self: recovery.Recovery, worker: workers.Seen) -> bool:
+    def over(self: recovery.Recovery, worker: workers.SeenWorker) -> bool:
         return worker.lease_until < worker.now
 
     recovery.Recovery._silent_for_a_lease = over  # type: ignore[method-assign]
@@ -163,7 +173,7 @@ def recovery_by_elapsed_time() -> None:
 @bug("neighbours")
 def worker_id_is_the_host() -> None:
     """All workers of a host have one number, and the last one to start has its row."""
-    identify, register = worker.new_identity, workers.register
+    identify, register = lease.new_identity, workers.register
 
     def alike() -> workers.Identity:
         return replace(identify(), id=4711)
@@ -175,7 +185,7 @@ def worker_id_is_the_host() -> None:
         else:
             register(tx, who, actor, **wishes)
 
-    worker.new_identity = alike
+    lease.new_identity = alike
     workers.register = take_over
 
 
@@ -211,14 +221,17 @@ def _others(database: Database, claim: Claim) -> int:
 @bug("plans")
 def group_concluded_before_retries_end() -> None:
     """A stage is over when the jobs it was made with have ended, whether or not one of them is tried again."""
-    loaded = db.load_statements
+    loaded = statements.load_statements
 
     def load(dialect: str) -> dict[str, str]:
         found = loaded(dialect)
         names = ("stage_is_open", "ended_stages", "group_is_open")
         return {
             **found,
-            **{name: found[name].replace("status <= 5", "status <= 5 and retry_of is null") for name in names},
+            **{
+                name: found[name].replace("status {is_unfinished}", "status {is_unfinished} and retry_of is null")
+                for name in names
+            },
         }
 
     _load_by(load)
@@ -230,14 +243,14 @@ def outbox_in_a_second_transaction() -> None:
     transact = Database.transact
     columns = "tenant_id, endpoint_id, event_id, event, job_id, url, max_tries, due_at, created_at"
 
-    def twice(self: Database, label: str, work: Callable[[Tx], Any], **more: Any) -> Any:
+    def twice(self: Database, label: str, work: Callable[..., Any], *args: Any, **more: Any) -> Any:
         if label != "cancel":
-            return transact(self, label, work)
+            return transact(self, label, work, *args, **more)
         later: list[tuple[Any, ...]] = []
 
         def without(tx: Tx) -> Any:
             ((before,),) = say(tx, "select coalesce(max(id), 0) from hw_delivery")
-            answer = work(tx)
+            answer = work(tx, *args)
             later[:] = say(tx, f"select {columns} from hw_delivery where id > {before}")
             say_only(tx, f"delete from hw_delivery where id > {before}")
             return answer
@@ -249,21 +262,21 @@ def outbox_in_a_second_transaction() -> None:
 
         answer = transact(self, label, without, **more)
         for _ in range(5):
-            faults.point("in_between")  # a while, so that a kill at every fifth point comes into it
+            fault_points.point("in_between")  # a while, so that a kill at every fifth point comes into it
         transact(self, "second", late)
         return answer
 
-    Database.transact = twice  # type: ignore[method-assign]
+    Database.transact = twice  # type: ignore[method-assign, assignment]
 
 
 @bug("hook_failures")
 def webhook_body_rebuilt_per_try() -> None:
     """Each try renders what it sends anew."""
-    make = letters.make_request
+    make = webhook_request.make_request
     counted = itertools.count()
 
-    def rebuild(letter: letters.Letter, at: int) -> Any:
-        request = make(letter, at)
+    def rebuild(prepared: webhook_request.PreparedDelivery, at: int) -> Any:
+        request = make(prepared, at)
         return replace(request, body=request.body + b" " * next(counted))
 
-    letters.make_request = rebuild
+    webhook_request.make_request = rebuild

@@ -11,21 +11,22 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from headway import faults
+from headway import fault_points
 from headway.clock import SECOND
-from headway.engine import limits
-from headway.engine.handle import Job
-from headway.engine.heartbeat import Pulse
-from headway.engine.holder import Holder, Place, Terms
-from headway.engine.pruner import Pruner
-from headway.engine.reserving import End, Wish
-from headway.engine.scheduler import Scheduler
+from headway.engine.client import limits
+from headway.engine.direct.reservation_holder import HolderConfig, ReservationHolder, ReservedPlace
+from headway.engine.direct.reservations import End, ReservationRequest
+from headway.engine.maintenance.pruner import Pruner
+from headway.engine.scheduler.scheduler import Scheduler
 from headway.engine.supervisor import Supervisor
+from headway.engine.tasks.job_handle import Job
+from headway.engine.worker.heartbeat import HeartbeatProcess
 from headway.errors import WrongState
-from headway.model.job import SYSTEM
-from headway.model.policies import Concurrency
-from headway.model.states import State
+from headway.model.jobs.job import SYSTEM
+from headway.model.jobs.states import State
+from headway.model.queue.policies import Concurrency
 from headway.store import workers
+from headway.store.queue import waits
 from headway.testing import drain
 from tests.system.support.world import Hand, World
 
@@ -46,10 +47,10 @@ def script(function: Script) -> Script:
     return function
 
 
-def pulse_of(world: World, worker: Hand) -> Pulse:
+def pulse_of(world: World, worker: Hand) -> HeartbeatProcess:
     """The heartbeat of a worker, without its process."""
     wishes = {"worker_id": worker.who.id, "lease": 60.0, "heartbeat": 2.0, "database": world.url, "listen": None}
-    pulse = Pulse({**wishes, "pid": os.getpid()})
+    pulse = HeartbeatProcess({**wishes, "pid": os.getpid()})
     pulse.database = world.database
     return pulse
 
@@ -281,6 +282,28 @@ def reports(world: World) -> None:
 
 
 @script
+def inner_waits(world: World) -> None:
+    """A claim records for which job it waits, for another one then, and forgets it at the end."""
+    world.widen()
+    slow = world.make("slow", n=1, expect=None)
+    other = world.make_using("note", {"hold": True}, n=2)
+    worker = world.worker(slots=1)
+    worker.turn(leaving=1)
+    world.await_began(1)
+    claim = (slow.id, worker.pool.running[slow.id].claim.fence)
+    for awaited in (other.id, slow.id):
+        world.database.repeat("record_wait", waits.record, claim, awaited)
+    world.database.repeat("forget_wait", lambda tx: waits.forget(tx, claim))
+    slow.cancel()
+    world.say({"cancelled": slow.id})
+    pulse_of(world, worker).beat()
+    worker.tick()
+    worker.settle()
+    worker.tick()
+    worker.close()
+
+
+@script
 def schedule(world: World) -> None:
     """Jobs for later, and jobs that were to start before now."""
     world.make_using("note", {"delay": 60}, n=1)
@@ -338,11 +361,13 @@ def direct(world: World) -> None:
     """Reservations: made, let in, given back, renewed, expired and pruned, beside jobs on the same lane."""
     limits.settle(world.database, Concurrency(), {"gpu": 1}, actor=SYSTEM, adopt=True)
     world.make("note", n=1)
-    holder = Holder(world.database, Terms())
+    holder = ReservationHolder(world.database, HolderConfig())
     holder.register()
-    first, second = Place(), Place()
+    first, second = ReservedPlace(), ReservedPlace()
     for place in (first, second):
-        holder.reserve(place, Wish(world.app.client.tenant_id, "ada", task="note", params="{}"), actor=SYSTEM)
+        holder.reserve(
+            place, ReservationRequest(world.app.client.tenant_id, "ada", task="note", params="{}"), actor=SYSTEM
+        )
     worker = world.worker(slots=1)
     worker.turn()
     if worker.claimed:
@@ -430,7 +455,7 @@ def stuck(world: World) -> None:
     job.cancel()
     world.say({"cancelled": job.id})
     worker.tick()
-    for running in worker.running.values():
+    for running in worker.pool.running.values():
         assert running.asked_at is not None
         running.asked_at -= 3600.0  # as if an hour had passed
     worker.tick()
@@ -489,9 +514,9 @@ def _killed_in_a_fork(world: World, *tasks: str) -> int:
     world.close()
     pid = os.fork()
     if pid == 0:
-        faults.arm(None)  # its points are not the script's: counted here, those after it would never be reached
+        fault_points.arm(None)  # its points are not the script's: counted here, those after it would never be reached
         worker = world.worker(slots=3)
-        worker.free = [2, 1]  # not the slot that the survivor has
+        worker.pool.free = [2, 1]  # not the slot that the survivor has
         worker.tick()
         world.await_began()
         worker.settle(leaving=1)
@@ -521,11 +546,13 @@ def suspend(world: World) -> None:
     recovery.tick()
     if job.status != "RUNNING":
         world.say({"broken": f"recovery gave up a worker by the wall clock alone: its job is {job.status}"})
-    pulse_of(world, worker).beat()
-    worker.renew()
+    pulse = pulse_of(world, worker)
+    pulse.beat()
+    worker.lease.renew()
     world.open_gate.set()
     worker.run_dry()
     worker.close()
+    pulse.record_end("its lease was not renewed")
 
 
 @script
@@ -595,8 +622,8 @@ def _act_make(world: World, worker: Hand, jobs: list[Job], rng: Random) -> None:
 
 def _act_turn(world: World, worker: Hand, jobs: list[Job], rng: Random) -> None:
     worker.tick()
-    quick = [r for r in worker.running.values() if r.claim.task != "slow" or r.asked_at is not None]
-    worker.settle(leaving=len(worker.running) - len(quick))
+    quick = [r for r in worker.pool.running.values() if r.claim.task != "slow" or r.asked_at is not None]
+    worker.settle(leaving=len(worker.pool.running) - len(quick))
 
 
 def _act_verb(world: World, worker: Hand, jobs: list[Job], rng: Random) -> None:
@@ -646,10 +673,10 @@ def _act_die(world: World, worker: Hand, jobs: list[Job], rng: Random) -> None:
     other.tick()
     world.database.transact("give_up", lambda tx: workers.retire(tx, other.who.id, "presumed dead"))
     world.recovery().tick()
-    other.abandon("it was given up")
+    other.lease.abandon("it was given up")
     other.settle()
     other.tick()
-    other.draining = True
+    other.drain()
     other.close()
 
 

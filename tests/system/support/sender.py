@@ -10,12 +10,12 @@ import json
 import os
 import sys
 
-from headway.api.wire.hooks import render
-from headway.engine.deliverer import Deliverer
-from headway.engine.sending import Guard
-from headway.faults import arm_from_environment
-from headway.store import receivers
+from headway.api.schemas.webhooks import render
+from headway.engine.webhooks.deliverer import Deliverer
+from headway.engine.webhooks.http_client import Guard
+from headway.fault_points import arm_from_environment
 from headway.store.db import open_database
+from headway.store.webhooks import receivers
 
 
 def main(names: dict[str, str], deadline: float) -> int:

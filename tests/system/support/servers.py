@@ -13,10 +13,12 @@ from dataclasses import asdict
 from pathlib import Path
 from queue import SimpleQueue
 
+from tests.support.deadlines import read_line
 from tests.system.support.crash import Answer, Case
 
 ROOT = Path(__file__).parents[3]
 COUNT = 2
+SECONDS = 300.0  # for one case
 
 
 class Servers:
@@ -39,13 +41,13 @@ class Servers:
             assert server.stdout is not None
             server.stdin.write(json.dumps(asdict(case)) + "\n")
             server.stdin.flush()
-            return case, Answer(**json.loads(server.stdout.readline()))
+            return case, Answer(**json.loads(read_line(server.stdout, f"the answer to {case}", seconds=SECONDS)))
         finally:
             self.idle.put(server)
 
     def close(self) -> None:
         for server in self.all:
-            server.communicate()
+            server.communicate(timeout=60)
 
 
 def _start(scratch: Path) -> subprocess.Popen[str]:

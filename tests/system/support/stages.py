@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from headway.model.states import State
+from headway.model.jobs.states import State
 from tests.system.support.record import Event, Record
 
 Row = dict[str, Any]

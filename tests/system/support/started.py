@@ -17,10 +17,10 @@ from typing import Any
 import psutil
 
 from headway import App, Job
-from headway.engine import limits
-from headway.engine.task import Task
-from headway.model.job import SYSTEM
-from headway.model.policies import Concurrency
+from headway.engine.client import limits
+from headway.engine.tasks.task import Task
+from headway.model.jobs.job import SYSTEM
+from headway.model.queue.policies import Concurrency
 from headway.verify import check
 from tests.system.support import program
 
@@ -54,16 +54,24 @@ class Program:
         """The process that renews the lease, if it is there."""
         for process in self.tree()[1:]:
             with suppress(psutil.Error):
-                if "headway.engine.heartbeat" in " ".join(process.cmdline()):
+                if "headway.engine.worker.heartbeat" in " ".join(process.cmdline()):
                     return process
         return None
+
+    def end_children(self) -> None:
+        """Kills the warm child processes, and waits until they are gone."""
+        below = [one for one in psutil.Process(self.pid).children() if program._alive(one.pid)]
+        found = [one for one in below if "headway.engine.execution.child_main" in " ".join(one.cmdline())]
+        for process in found:
+            process.kill()
+        until(lambda: not any(program._alive(process.pid) for process in found))
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait()
+        self.process.wait(60)
 
     def wait(self) -> int:
         return self.process.wait(SECONDS)
@@ -74,7 +82,7 @@ class Program:
             for process in reversed(self.tree()):
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
-        self.process.wait()
+        self.process.wait(60)
 
 
 class Site:

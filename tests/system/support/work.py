@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.app import App
-from headway.engine.context import Context
+from headway.engine.execution.context import Context
 
 APP = App()
 

@@ -14,16 +14,17 @@ from typing import Any
 from headway import Fail, Skip
 from headway.app import App
 from headway.clock import SECOND
-from headway.engine import limits
-from headway.engine.context import Context
-from headway.engine.handle import Job
-from headway.engine.recovery import Recovery
-from headway.engine.run import Running
-from headway.engine.task import Task
-from headway.engine.worker import Wishes, Worker
-from headway.model.job import SYSTEM
-from headway.model.outcome import Outcome
-from headway.model.policies import Concurrency
+from headway.engine.client import limits
+from headway.engine.execution.context import Context
+from headway.engine.execution.running import Running
+from headway.engine.maintenance.recovery import Recovery
+from headway.engine.tasks.job_handle import Job
+from headway.engine.tasks.task import Task
+from headway.engine.worker.config import WorkerConfig
+from headway.engine.worker.worker import Worker
+from headway.model.jobs.job import SYSTEM
+from headway.model.jobs.outcome import Outcome
+from headway.model.queue.policies import Concurrency
 from headway.store.db import Database
 from tests.system.support import work
 
@@ -57,7 +58,7 @@ class Hand(Worker):
 
     def __init__(self, world: World, **wishes: Any) -> None:
         wishes = {"slots": 4, "artifacts": world.folder / "artifacts", "lease": 60.0, **wishes}
-        super().__init__(world.database, world.app.registry, Wishes(**wishes))
+        super().__init__(world.database, world.app.registry, WorkerConfig(**wishes))
         self.world = world
         self.news = threading.Condition()
 
@@ -72,8 +73,8 @@ class Hand(Worker):
     def settle(self, leaving: int = 0) -> None:
         """Waits until all work but `leaving` has ended."""
         with self.news:
-            ended = self.news.wait_for(lambda: len(self.running) - len(self.ended_work) <= leaving, PATIENCE)
-        assert ended, f"{len(self.running)} jobs still run"
+            ended = self.news.wait_for(lambda: len(self.pool.running) - len(self.pool.ended_work) <= leaving, PATIENCE)
+        assert ended, f"{len(self.pool.running)} jobs still run"
 
     def turn(self, leaving: int = 0) -> None:
         """One turn, and the work it began to its end."""
@@ -85,7 +86,7 @@ class Hand(Worker):
         while True:
             before = (self.claimed, self.finished, self.world.time_moved)
             self.turn(leaving)
-            if self.ended_work:  # what an earlier turn had begun, and ended after this one looked
+            if self.pool.ended_work:  # what an earlier turn had begun, and ended after this one looked
                 continue
             if before == (self.claimed, self.finished, self.world.time_moved) and not self.world.wait_for_due():
                 return

@@ -1,7 +1,7 @@
 // Times that pass: "3 min ago", how long something runs, how long until a tick.
 const UNITS = [[86400, "days"], [3600, "h"], [60, "min"], [1, "s"]];
 
-// As the server says it (model/estimate.py).
+// As the server says it (model/explain/forecast.py).
 export function span(milliseconds) {
   const seconds = Math.max(0, Math.round(milliseconds / 1000));
   for (const [size, unit] of UNITS) if (seconds >= 2 * size) return `${Math.round(seconds / size)} ${unit}`;

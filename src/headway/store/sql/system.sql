@@ -1,7 +1,7 @@
 -- Statements about the installation itself.
 
 -- name: create_schema_table
--- The record of migrations; the only table that exists before the first one.
+-- The record of migrations, the only table that exists before the first one.
 create table if not exists hw_schema (version integer primary key, applied_at bigint not null);
 
 -- name: schema_version
@@ -39,13 +39,13 @@ select tenant_id, thing, thing_id, version, kind, status, {now}, actor, fence, d
 from {rows(tenant_id bigint, thing text, thing_id bigint, version integer, kind text, status integer, actor text, fence integer, data text)} as r;
 
 -- name: know_tasks
--- Which tasks exist somewhere: asked at enqueue, refreshed by every worker.
+-- Known tasks: read at enqueue, refreshed by every worker.
 insert into hw_task (name, seen_at, priority, options)
 select name, {now}, priority, options from {rows(name text, priority smallint, options text)} as r where true
 on conflict (name) do update set seen_at = excluded.seen_at, priority = excluded.priority, options = excluded.options;
 
 -- name: seen_tasks
--- With when it was last seen, for those who look.
+-- Known tasks with the time when a worker last registered them.
 select name, priority, options, seen_at from hw_task where seen_at > {now} - :within order by name;
 
 -- name: known_tasks

@@ -1,7 +1,7 @@
--- What the filters of lists ask of a row, for statements that ask the same. A parameter that is null asks for nothing.
+-- The conditions of list filters, shared by several statements. A null parameter matches every row.
 
 -- name: filter_of_jobs
--- Of a job alone. `mask` has a bit for each status.
+-- Conditions on a job alone. `mask` has a bit for each status.
 (cast(:mask as integer) >> cast(j.status as integer)) & 1 = 1
   and j.created_at >= :since and j.created_at < :until
   and (cast(:task as text) is null or j.task = :task)
@@ -9,7 +9,7 @@
     or exists (select 1 from hw_run r where r.job_id = j.id and lower(r.error) like :q escape '!'))
 
 -- name: filter_of_both
--- Of a job, whether it is shown itself or its run is.
+-- Conditions on a job, whether the list shows the job or its run.
 (cast(:key as text) is null or j.key = :key)
   and (cast(:target_id as bigint) is null or j.target_id = :target_id)
   and (cast(:group_id as bigint) is null or j.group_id = :group_id)

@@ -1,5 +1,5 @@
--- The outbox: whoever writes an event that somebody wants to be told of makes the delivery too. On SQLite this trigger is
--- there only while somebody is to be told: a table with triggers costs its writers half as much again.
+-- The outbox: a transaction that writes an event with subscribers also creates the deliveries. On SQLite this trigger
+-- exists only while there are subscribers, because a table with triggers makes writes half as expensive again.
 create trigger if not exists hw_event_outbox after insert on hw_event
 when new.kind in ('job.completed', 'job.resolved', 'job.failed', 'job.skipped', 'job.cancelled', 'job.paused', 'job.error',
     'job.exhausted', 'group.finished', 'execution.finished', 'execution.held', 'schedule.tick.skipped')

@@ -1,3 +1,3 @@
--- Nobody is to be told of anything any more. Not worth that anybody waits.
+-- Disables the outbox trigger when there are no subscribers. The lock is not waited for.
 lock table hw_event in share row exclusive mode nowait;
 alter table hw_event disable trigger hw_event_outbox;

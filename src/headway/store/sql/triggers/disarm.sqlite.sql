@@ -1,2 +1,2 @@
--- Nobody is to be told of anything any more.
+-- Drops the outbox trigger when there are no subscribers.
 drop trigger if exists hw_event_outbox;

@@ -1,0 +1,91 @@
+"""Checks docstrings and comments against docs/style.md; prints each place that breaks a rule.
+
+python scripts/check_prose.py [PATH ...]
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+FIRST_LINE = 80
+# Subjects without a noun of the glossary.
+HEADLESS = re.compile(r"\b(somebody|nobody|whoever|anybody|everybody|whatever is|who(?= [a-z]+s\b))\b", re.IGNORECASE)
+OPENING = re.compile(r"(?:^|[.:;] )(Who|What|Whoever|Whether|Nobody|Somebody)\b")
+# Words of the old vocabulary, and the field's word for each.
+OLD_WORDS = {
+    "nudge": "wake-up",
+    "nudged": "woken",
+    "nudges": "wake-ups",
+    "in vain": "without effect",
+    "take leave": "deregister",
+    "takes leave": "deregisters",
+    "come into being": "be created",
+    "comes into being": "is created",
+    "let in": "admitted",
+    "lets in": "admits",
+    "in hand": "locked, or running",
+    "sees to": "handles",
+    "foresight": "forecast",
+}
+OLD = re.compile(r"\b(" + "|".join(map(re.escape, OLD_WORDS)) + r")\b", re.IGNORECASE)
+
+
+def docstrings(text: str) -> Iterator[tuple[int, str]]:
+    """Yields the line and the text of every docstring."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            found = ast.get_docstring(node)
+            if found:
+                yield node.body[0].lineno, found
+
+
+def comments(text: str) -> Iterator[tuple[int, str]]:
+    """Yields the line and the text of every comment."""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT and not token.string.startswith(("# noqa", "# type:", "#!")):
+            yield token.start[0], token.string.lstrip("# ")
+
+
+def mistakes(text: str) -> Iterator[tuple[int, str]]:
+    """Yields the line and the reason of every sentence that breaks a rule."""
+    for line, docstring in docstrings(text):
+        first = docstring.partition("\n")[0]
+        if len(first) > FIRST_LINE + 40:
+            yield line, f"the first line has {len(first)} characters: say what it does in {FIRST_LINE}"
+        yield from sentences(line, docstring)
+    for line, comment in comments(text):
+        yield from sentences(line, comment)
+
+
+def sentences(line: int, text: str) -> Iterator[tuple[int, str]]:
+    """Yields what is wrong with the sentences of one docstring or comment."""
+    for match in HEADLESS.finditer(text):
+        yield line, f"“{match[0]}”: name the worker, the caller, the job"
+    for match in OPENING.finditer(text):
+        yield line, f"a sentence begins with “{match[1]}”: begin with its subject"
+    for match in OLD.finditer(text):
+        yield line, f"“{match[0]}”: write “{OLD_WORDS[match[0].lower()]}”"
+
+
+def main(*roots: str) -> int:
+    """Prints every mistake below these roots; returns 1 if there is one."""
+    count = 0
+    for root in roots or ("src/headway",):
+        paths = sorted(Path(root).rglob("*.py")) if Path(root).is_dir() else [Path(root)]
+        for path in paths:
+            for line, reason in sorted(mistakes(path.read_text())):
+                print(f"{path}:{line}: {reason}")
+                count += 1
+    if count:
+        print(f"{count} places break docs/style.md")
+    return 1 if count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

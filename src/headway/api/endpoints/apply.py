@@ -1,0 +1,32 @@
+"""`/api/apply`: applies a file of templates, schedules, targets and webhooks."""
+
+from __future__ import annotations
+
+from fastapi import Response
+
+from headway.api.http.routing import Here, Routes, answer
+from headway.api.schemas import answers_system
+from headway.api.schemas import bodies_access as bodies
+from headway.api.schemas.system import applied_json
+from headway.engine.client.apply import plan
+from headway.engine.client.client import Client
+from headway.model import manifest
+from headway.model.access.permissions import Role
+
+routes = Routes("apply")
+
+
+@routes.post("/api/apply", Role.ADMIN, answer=answers_system.Applied, creates=True)
+def apply(here: Here, body: bodies.Apply) -> Response:
+    """Bring templates, schedules, targets and webhooks to the state in a file.
+
+    Things that the file does not name stay as they are.
+    """
+
+    def work(client: Client) -> tuple[Response, Response]:
+        planned = plan(client, manifest.read(body.text, body.file), body.file)
+        secrets = {} if body.dry_run else planned.run()
+        shown, kept = (applied_json(planned, told, applied=not body.dry_run) for told in (secrets, {}))
+        return answer(shown), answer(kept)
+
+    return here.do_once(work, body.model_dump())

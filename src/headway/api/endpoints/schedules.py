@@ -1,0 +1,240 @@
+"""`/api/schedules`: creates, edits, enables, runs and previews schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+from fastapi import Query, Response
+
+from headway.api.endpoints.executions import show_execution
+from headway.api.http.conditional import as_seen
+from headway.api.http.query import Cursor, Id, Limit, Text
+from headway.api.http.routing import Here, RequestContext, Routes, answer, etag
+from headway.api.schemas import answers, answers_groups, bodies, bodies_groups
+from headway.api.schemas.groups import execution_json, in_words, preview_json, schedule_json, tick_json
+from headway.engine.client.client import Client
+from headway.errors import BadInput
+from headway.model.schedules.definition import FIELDS, Definition, Schedule
+from headway.model.values.json import instant_text
+from headway.store import templates
+from headway.store.groups import views as group_views
+from headway.store.paging import Page
+from headway.store.schedules import schedules
+
+routes = Routes("schedules")
+Count = Annotated[int, Query(ge=1, le=1_000, description="Number of times to list")]
+
+
+# --- creating and editing -----------------------------------------------------------------------------------------
+
+
+@routes.post("/api/schedules", answer=answers_groups.Schedule, status=201, creates=True)
+def create(here: Here, body: bodies_groups.WholeSchedule) -> Response:
+    """Create a schedule.
+
+    It first fires at its first time after now.
+    """
+
+    def work(client: Client) -> Schedule:
+        with _wire_names():
+            wished = Definition.parse(body.definition())
+            return client.schedules.create(body.name, wished.facts(), enabled=body.enabled is not False)
+
+    return here.make_once(work, lambda made: _shown(here, made, 201), body.model_dump())
+
+
+@routes.put("/api/schedules/{schedule_id}", answer=answers_groups.Schedule)
+def replace(here: Here, schedule_id: Id, body: bodies_groups.WholeSchedule) -> Response:
+    """Replace the whole definition of a schedule.
+
+    Existing jobs and executions do not change.
+    """
+    return _edit(here, schedule_id, {**dict.fromkeys(FIELDS), **body.definition(), "name": body.name}, body.enabled)
+
+
+@routes.patch("/api/schedules/{schedule_id}", answer=answers_groups.Schedule)
+def edit(here: Here, schedule_id: Id, body: bodies_groups.ScheduleEdit) -> Response:
+    """Edit a schedule; null removes a field.
+
+    Existing jobs and executions do not change.
+    """
+    name = {} if body.name is None else {"name": body.name}
+    return _edit(here, schedule_id, {**body.definition(), **name}, body.enabled)
+
+
+def _edit(here: RequestContext, schedule_id: int, changes: Mapping[str, Any], enabled: bool | None) -> Response:
+    def look() -> Schedule:
+        seen = here.client.schedules.get(schedule_id)
+        if changes:  # enabling and disabling needs no right to define
+            here.client.schedules.may_define(seen)
+        return seen
+
+    with _wire_names():
+        edited = as_seen(
+            here,
+            look,
+            lambda seen, version: here.client.schedules.edit(seen.id, changes, version, enabled=enabled),
+        )
+    return _shown(here, edited)
+
+
+@routes.delete("/api/schedules/{schedule_id}", answer=answers_groups.Schedule)
+def delete(here: Here, schedule_id: Id) -> Response:
+    """Delete a schedule.
+
+    Its executions and its tick ledger stay; its name is free again.
+    """
+
+    def look() -> Schedule:
+        seen = here.client.schedules.get(schedule_id)
+        here.client.schedules.may_define(seen)
+        return seen
+
+    gone = as_seen(here, look, lambda seen, version: here.client.schedules.delete(seen.id, if_version=version))
+    return _shown(here, gone)
+
+
+@contextmanager
+def _wire_names() -> Iterator[None]:
+    """Renames the field `template` of an error to `template_id`, its name in the API."""
+    try:
+        yield
+    except BadInput as error:
+        if error.field is None or error.field.rpartition(".")[2] != "template":
+            raise
+        raise BadInput(
+            error.problem, hint=error.hint, code=error.code, field=f"{error.field}_id", **error.facts
+        ) from error
+
+
+# --- enabling and running -----------------------------------------------------------------------------------------
+
+
+@routes.post("/api/schedules/{schedule_id}/enable", answer=answers_groups.Schedule)
+def enable(here: Here, schedule_id: Id, body: bodies.Body | None = None) -> Response:
+    """Enable a schedule; it fires from now on."""
+    return _shown(here, here.client.schedules.enable(schedule_id))
+
+
+@routes.post("/api/schedules/{schedule_id}/disable", answer=answers_groups.Schedule)
+def disable(here: Here, schedule_id: Id, body: bodies_groups.Disable | None = None) -> Response:
+    """Disable a schedule.
+
+    Executions in progress continue.
+    """
+    reason = None if body is None else body.reason
+    return _shown(here, here.client.schedules.disable(schedule_id, reason=reason))
+
+
+@routes.post("/api/schedules/{schedule_id}/reset", answer=answers_groups.Schedule, status=201)
+def reset(here: Here, schedule_id: Id, body: bodies.Body | None = None) -> Response:
+    """Replace a schedule that is silent because a clock was ahead.
+
+    A new schedule with the same definition starts now.
+    """
+    return _shown(here, here.client.schedules.reset(schedule_id), 201)
+
+
+@routes.post(
+    "/api/schedules/{schedule_id}/run", answer=answers_groups.Execution, status=201, creates=True, matches=True
+)
+def run(here: Here, schedule_id: Id, body: bodies_groups.Run | None = None) -> Response:
+    """Run a schedule now, even if it is disabled.
+
+    It answers 409 while an execution is active, unless forced.
+    """
+    wish = body or bodies_groups.Run()
+
+    def work(client: Client) -> int:
+        if (made := client.recall()) is not None:
+            return int(made)
+        with _wire_names():
+            return as_seen(
+                here,
+                lambda: here.client.schedules.get(schedule_id),
+                lambda seen, version: client.schedules.run(seen.id, wish.force, wish.params, if_version=version),
+            )
+
+    return here.make_once(work, lambda made: show_execution(here, int(made), 201), wish.model_dump())
+
+
+@routes.post(
+    "/api/schedules/{schedule_id}/backfill",
+    answer=answers_groups.Backfilled,
+    status=201,
+    creates=True,
+    also={200: "Nothing was created: a dry run, or every time in the range has fired"},
+)
+def backfill(here: Here, schedule_id: Id, body: bodies_groups.Backfill) -> Response:
+    """Create executions for past times that did not fire.
+
+    They run one after another, the oldest first.
+    """
+
+    def work(client: Client) -> list[int]:
+        with _wire_names():
+            return client.schedules.backfill(schedule_id, body.since, body.until, body.dry_run)
+
+    def render(made: list[int]) -> Response:
+        if body.dry_run:
+            return answer({"times": [instant_text(at) for at in made], "items": [], "next": None})
+        with here.read() as tx:
+            views = [group_views.group_view(tx, here.tenant_id, number, "execution") for number in made]
+        items = [execution_json(view, steps=True) for view in views]
+        times = [item["nominal_at"] for item in items]
+        return answer({"times": times, "items": items, "next": None}, 201 if items else 200)
+
+    return here.make_once(work, render, body.model_dump())
+
+
+# --- reading ------------------------------------------------------------------------------------------------------
+
+
+@routes.get("/api/schedules", answer=answers.Page[answers_groups.Schedule])
+def ls(here: Here, name: Text = None, limit: Limit = 50, cursor: Cursor = None) -> Response:
+    """List schedules by name; `name` selects one."""
+    with here.read() as tx:
+        if name is not None:
+            page = Page([schedules.find(tx, here.tenant_id, name)])
+        else:
+            page = schedules.listed(tx, here.tenant_id, limit=limit, cursor=cursor)
+        numbers = templates.numbers(tx, here.tenant_id, page.items)
+    return answer({"items": [schedule_json(schedule, numbers) for schedule in page.items], "next": page.next})
+
+
+@routes.get("/api/schedules/{schedule_id}", answer=answers_groups.Schedule)
+def show(here: Here, schedule_id: Id) -> Response:
+    """Show a schedule: its definition, next time and last execution."""
+    with here.read() as tx:
+        found = schedules.find(tx, here.tenant_id, schedule_id)
+    return _shown(here, found)
+
+
+def _shown(here: RequestContext, schedule: Schedule, status: int = 200) -> Response:
+    with here.read() as tx:
+        numbers = templates.numbers(tx, here.tenant_id, [schedule])
+    headers = {"ETag": etag(schedule.version)}
+    if status == 201:
+        headers["Location"] = here.address(f"/api/schedules/{schedule.id}")
+    return answer(schedule_json(schedule, numbers), status, **headers)
+
+
+@routes.get("/api/schedules/{schedule_id}/next", answer=answers_groups.Times)
+def preview(here: Here, schedule_id: Id, count: Count = 5) -> Response:
+    """List the next times of a schedule, in UTC and in local time."""
+    with here.read() as tx:
+        schedule = schedules.find(tx, here.tenant_id, schedule_id)
+    found = here.client.schedules.preview(schedule_id, count)
+    about = {"schedule_id": schedule_id, "timezone": schedule.parsed.timezone, "sentence": in_words(schedule.parsed)}
+    return answer({**about, "items": [preview_json(time) for time in found], "next": None})
+
+
+@routes.get("/api/schedules/{schedule_id}/ticks", answer=answers.Page[answers_groups.Tick])
+def ticks(here: Here, schedule_id: Id, limit: Limit = 50, cursor: Cursor = None) -> Response:
+    """List the ticks of a schedule and their outcomes, the latest first."""
+    with here.read() as tx:
+        schedule = schedules.find(tx, here.tenant_id, schedule_id)
+        page = schedules.ledger(tx, schedule.id, limit=limit, cursor=cursor)
+    return answer({"items": [tick_json(tick) for tick in page.items], "next": page.next})

@@ -1,0 +1,66 @@
+"""`/api/tenants`: the tenants of the installation, for system tokens."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query, Response
+
+from headway.api.http.path_names import Name
+from headway.api.http.query import Limit
+from headway.api.http.routing import Here, Routes, answer, etag
+from headway.api.schemas import answers, answers_system, bodies
+from headway.api.schemas import bodies_access as wished
+from headway.api.schemas.tenants import tenant_json
+from headway.model.access.permissions import Role
+from headway.model.access.tenants import Tenant
+
+routes = Routes("tenants")
+NAMED = "/api/tenants/{name:path}"
+After = Annotated[str, Query(max_length=300, description="`next` of the page before")]
+
+
+@routes.post("/api/tenants", Role.ADMIN, system=True, answer=answers_system.Tenant, status=201, creates=True)
+def create(here: Here, body: wished.NewTenant) -> Response:
+    """Create a tenant."""
+    given = body.given()
+    return here.make_once(lambda client: client.tenants.create(**given), lambda made: _answer(made, 201), given)
+
+
+@routes.get("/api/tenants", Role.ADMIN, system=True, answer=answers.Page[answers_system.Tenant])
+def ls(here: Here, limit: Limit = 50, cursor: After = "") -> Response:
+    """List tenants by name."""
+    found = here.client.tenants.list(after=cursor, limit=limit + 1)
+    more = found[limit - 1].name if len(found) > limit else None
+    return answer({"items": [tenant_json(tenant) for tenant in found[:limit]], "next": more})
+
+
+@routes.post(f"{NAMED}/deactivate", Role.ADMIN, system=True, answer=answers_system.Tenant)
+def deactivate(here: Here, name: Name, body: bodies.Body | None = None) -> Response:
+    """Deactivate a tenant.
+
+    Its jobs do not start, new jobs and its tokens are refused. Running jobs continue.
+    """
+    return _answer(here.client.tenants.deactivate(name))
+
+
+@routes.post(f"{NAMED}/activate", Role.ADMIN, system=True, answer=answers_system.Tenant)
+def activate(here: Here, name: Name, body: bodies.Body | None = None) -> Response:
+    """Activate a tenant; its jobs continue where they stopped."""
+    return _answer(here.client.tenants.activate(name))
+
+
+@routes.get(NAMED, Role.ADMIN, system=True, answer=answers_system.Tenant)
+def show(here: Here, name: Name) -> Response:
+    """Show a tenant."""
+    return _answer(here.client.tenants.get(name))
+
+
+@routes.patch(NAMED, Role.ADMIN, system=True, answer=answers_system.Tenant)
+def edit(here: Here, name: Name, body: wished.TenantEdit) -> Response:
+    """Edit the limits of a tenant; a lowered limit stops no running job."""
+    return _answer(here.client.tenants.edit(name, body.model_dump(exclude_unset=True), here.if_version))
+
+
+def _answer(tenant: Tenant, status: int = 200) -> Response:
+    return answer(tenant_json(tenant), status, ETag=etag(tenant.version))

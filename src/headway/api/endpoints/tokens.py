@@ -1,0 +1,67 @@
+"""`/api/tokens`: API tokens.
+
+Only the answer that creates a token contains its text.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Response
+
+from headway.api.http.auth import names_tenant
+from headway.api.http.query import Cursor, Id, Limit
+from headway.api.http.routing import Here, RequestContext, Routes, answer
+from headway.api.schemas import answers, answers_system
+from headway.api.schemas import bodies_access as bodies
+from headway.api.schemas.access import made_json, token_json
+from headway.model.access.permissions import Role, Token, check_grant
+from headway.store.paging import make_cursor, read_cursor
+
+routes = Routes("tokens")
+
+
+@routes.post("/api/tokens", Role.ADMIN, answer=answers_system.NewToken, status=201, creates=True)
+def create(here: Here, body: bodies.NewToken) -> Response:
+    """Create a token; its text is shown only once."""
+    tenant = body.tenant if "tenant" in body.model_fields_set else here.visitor.tenant
+    check_grant(here.visitor, tenant)
+
+    def render(made: tuple[Token, str]) -> Response:
+        token, plain = made
+        return answer(made_json(token, plain, _now(here)), 201, Location=here.address(f"/api/tokens/{token.id}"))
+
+    def work(client: Any) -> Any:
+        return client.tokens.create(body.name, body.role, tenant=tenant, expires=body.expires)
+
+    return here.make_once(work, render, body.model_dump(), hide=lambda made: (made[0], ""))
+
+
+@routes.get("/api/tokens", Role.ADMIN, answer=answers.Page[answers_system.Token])
+def ls(here: Here, limit: Limit = 50, cursor: Cursor = None) -> Response:
+    """List tokens, the oldest first.
+
+    A system token lists those of all tenants, unless the request names one.
+    """
+    everywhere = here.visitor.system and not names_tenant(here.request.scope)
+    after = 0 if cursor is None else read_cursor(cursor)
+    found = here.client.tokens.list(everywhere=everywhere, after=after, limit=limit + 1)
+    more = make_cursor(found[limit - 1].id) if len(found) > limit else None
+    now = _now(here)
+    return answer({"items": [token_json(token, now) for token in found[:limit]], "next": more})
+
+
+@routes.get("/api/tokens/{token_id}", Role.ADMIN, answer=answers_system.Token)
+def show(here: Here, token_id: Id) -> Response:
+    """Show a token without its text."""
+    return answer(token_json(here.client.tokens.get(token_id, everywhere=here.visitor.system), _now(here)))
+
+
+@routes.delete("/api/tokens/{token_id}", Role.ADMIN, answer=answers_system.Token, matches=False)
+def revoke(here: Here, token_id: Id) -> Response:
+    """Revoke a token; it is refused from now on."""
+    return answer(token_json(here.client.tokens.revoke(token_id, everywhere=here.visitor.system), _now(here)))
+
+
+def _now(here: RequestContext) -> int:
+    return here.service.database.clock.now()

@@ -1,0 +1,291 @@
+"""The open connections of the server: their number, their share per peer, their deadlines.
+
+A connection waits for its client until a whole request has arrived. The server may close such a connection at any time,
+and closes the oldest one when a place is needed; a request that has arrived is never given up for another one.
+"""
+
+from __future__ import annotations
+
+import enum
+import ipaddress
+import resource
+import socket
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
+
+from starlette.responses import Response
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from headway.api.http import problems
+from headway.errors import Busy
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+MOST = 1_000
+# Connections may use one descriptor in this many. The rest is for the worker, its children and the database.
+DESCRIPTORS_PER_CONNECTION = 4
+# Descriptors that this process asks for, if the hard limit allows them.
+DESCRIPTORS = MOST * DESCRIPTORS_PER_CONNECTION
+# A peer may hold one connection in this many. A reverse proxy is one peer.
+PEERS = 2
+# Places beyond the limit, for probes and for the answer that the server is full. A small server has fewer.
+SPARE = 32
+# Connections that the kernel holds until the server accepts them.
+BACKLOG = 64
+# Bytes of a stream that the kernel holds; a transport holds as many before it counts as stalled.
+STREAM_BUFFER = 64 * 1024
+RETRY_AFTER = 5
+# Served also while every place is taken.
+PROBES = frozenset(("/healthz", "/readyz"))
+# Key of the connection in the scope of a request.
+CONNECTION = "headway.connection"
+
+
+class Activity(enum.Enum):
+    """The activity of a connection."""
+
+    IDLE = "between two requests"
+    HEAD = "sends the head of a request"
+    BODY = "sends the body of a request"
+    SERVED = "its request is being answered"
+    STALLED = "does not read its answer"
+    CLOSING = "the rest of the answer is on its way"
+
+
+# Seconds that an activity may last. uvicorn ends an idle connection itself, and an answer takes the time it needs.
+DEADLINES: Mapping[Activity, float] = {
+    Activity.HEAD: 10.0,
+    Activity.BODY: 30.0,
+    Activity.STALLED: 30.0,
+    Activity.CLOSING: 10.0,
+}
+WAITING = frozenset((Activity.IDLE, Activity.HEAD, Activity.BODY))
+
+
+def raise_descriptor_limit() -> None:
+    """Raises the soft limit of descriptors of this process to what a full server needs."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def limit_unread(listening: socket.socket) -> None:
+    """Makes the kernel end accepted connections whose client takes nothing for as long as it may stall.
+
+    The client of a quiet stream stalls before any buffer of the server is full. Only Linux has the option.
+    """
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        milliseconds = round(DEADLINES[Activity.STALLED] * 1000)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
+
+
+def most_connections() -> int:
+    """Returns how many connections the server may hold under the limit of descriptors."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return MOST if soft == resource.RLIM_INFINITY else max(PEERS, min(MOST, soft // DESCRIPTORS_PER_CONNECTION))
+
+
+class Connections:
+    """All connections of a server. Used in its event loop only."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.each = max(1, most // PEERS)
+        self.open: set[Connection] = set()
+        # Connections in places beyond the limit.
+        self.spare: set[Connection] = set()
+        self.peers: defaultdict[str, set[Connection]] = defaultdict(set)
+        # Connections that wait for their client, the longest wait first: all, and those of each peer.
+        self.waiting: dict[Connection, None] = {}
+        self.waiting_of: defaultdict[str, dict[Connection, None]] = defaultdict(dict)
+
+    def enter(self, connection: Connection) -> bool:
+        """Gives a new connection a place. Returns False if not even a spare one is left."""
+        peer = connection.peer
+        if len(self.peers[peer]) >= self.each:
+            room = self._close_oldest(self.waiting_of[peer])
+        else:
+            room = len(self.open) < self.most or self._close_oldest(self.waiting)
+        if room:
+            self.open.add(connection)
+            self.peers[peer].add(connection)
+            return True
+        if len(self.spare) >= max(1, min(SPARE, self.most // DESCRIPTORS_PER_CONNECTION)):
+            return False
+        self.spare.add(connection)
+        return True
+
+    def _close_oldest(self, waiting: dict[Connection, None]) -> bool:
+        oldest = next(iter(waiting), None)
+        if oldest is None:
+            return False
+        self.leave(oldest)
+        oldest.transport.abort()
+        return True
+
+    def leave(self, connection: Connection) -> None:
+        """Frees the place of a connection; may be called more than once."""
+        self.spare.discard(connection)
+        self.open.discard(connection)
+        self.served(connection)
+        if peers := self.peers.get(connection.peer):
+            peers.discard(connection)
+        if not self.peers.get(connection.peer):
+            self.peers.pop(connection.peer, None)
+            self.waiting_of.pop(connection.peer, None)
+
+    def waits(self, connection: Connection) -> None:
+        """Notes that a connection waits for its client from now on."""
+        if connection in self.open:
+            self.waiting[connection] = None
+            self.waiting_of[connection.peer][connection] = None
+
+    def served(self, connection: Connection) -> None:
+        """Notes that a connection does not wait for its client."""
+        self.waiting.pop(connection, None)
+        self.waiting_of.get(connection.peer, {}).pop(connection, None)
+
+    def sweep(self) -> None:
+        """Closes the connections that are past their deadline."""
+        now = time.monotonic()
+        for connection in [*self.open, *self.spare]:
+            connection.sweep(now)
+
+
+class Connection(H11Protocol):
+    """One connection of HTTP/1.1; `connections` counts it."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: Any = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.counted = connections
+        self.inner = self.app
+        self.app = self._serve
+        self.peer = ""
+        self.activity = Activity.HEAD
+        self.since = time.monotonic()
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[CONNECTION] = self
+        if self in self.counted.spare and scope.get("path") not in PROBES:
+            await _full()(scope, receive, send)
+        else:
+            await self.inner(scope, receive, send)
+
+    # --- what asyncio and uvicorn call ---
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.peer = _peer(self.client)
+        if self.counted.enter(self):
+            self.counted.waits(self)
+        else:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.counted.leave(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._note(received=True)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._note()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._note()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._note()
+
+    # --- deadlines ---
+
+    @property
+    def _request(self) -> RequestResponseCycle | None:
+        return self.cycle  # None before the first request, which its type does not say
+
+    def _note(self, *, received: bool = False) -> None:
+        """Notes a change of the activity."""
+        activity = self._activity(received)
+        if activity is self.activity:
+            return
+        self.activity, self.since = activity, time.monotonic()
+        self.counted.served(self)
+        if activity in WAITING:
+            self.counted.waits(self)
+
+    def _activity(self, received: bool) -> Activity:
+        if self.transport.is_closing():
+            return Activity.CLOSING
+        if self.flow.write_paused:
+            return Activity.STALLED
+        cycle = self._request
+        if cycle is None or cycle.response_complete:
+            begun = received or self.activity is Activity.HEAD
+            return Activity.HEAD if begun else Activity.IDLE
+        return Activity.BODY if cycle.more_body else Activity.SERVED
+
+    def sweep(self, now: float) -> None:
+        """Closes the connection if its client is late."""
+        self._note()
+        limit = DEADLINES.get(self.activity)
+        if limit is None or now - self.since < limit:
+            return
+        if self.activity is Activity.BODY and self.flow.read_paused:
+            return  # the server is late and not the client
+        cycle = self._request
+        if self.activity in WAITING and (cycle is None or not cycle.response_started):
+            self.transport.write(TIMED_OUT)
+            self.transport.close()
+            self._note()
+        else:
+            self.transport.abort()
+
+    def buffer_little(self) -> None:
+        """Limits what the kernel holds of an answer without end, whose client may not read it."""
+        peer: socket.socket = self.transport.get_extra_info("socket")
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, STREAM_BUFFER)
+
+    def abort(self) -> None:
+        """Closes the connection at once and drops what the client did not read."""
+        self.transport.abort()
+
+
+TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+
+
+def _peer(client: tuple[str, int] | None) -> str:
+    """Returns the address of a client; of an IPv6 address the network, because one client may use all of it."""
+    if client is None:
+        return ""
+    try:
+        address = ipaddress.ip_address(client[0])
+    except ValueError:
+        return client[0]
+    if isinstance(address, ipaddress.IPv6Address):
+        return str(address.ipv4_mapped or ipaddress.ip_network((address, 64), strict=False))
+    return str(address)
+
+
+def _full() -> Response:
+    error = Busy("this server has as many connections as it may have: try again later", retry_after=RETRY_AFTER)
+    response = problems.of_error(error)
+    response.headers["connection"] = "close"
+    return response

@@ -1,0 +1,1 @@
+"""Backends of the commands: a local database, or a server over HTTP."""

@@ -1,0 +1,130 @@
+"""`run` and `sh`: creates a job, and follows it if asked to."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headway.cli.command import Invocation, command
+from headway.cli.job_options import NewJobOptions
+
+if TYPE_CHECKING:
+    from headway.cli.command import Desk
+
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Show the log and progress until the job ends.")]
+AppOption = Annotated[str | None, typer.Option("--app", metavar="MODULE:APP", help="App that declares the tasks.")]
+
+
+def register(root: typer.Typer) -> None:
+    @command(root, "run")
+    def run(
+        call: Invocation,
+        options: NewJobOptions,
+        task: Annotated[
+            str | None, typer.Argument(metavar="TASK", help="Name of the task.", show_default=False)
+        ] = None,
+        pairs: Annotated[list[str] | None, typer.Argument(metavar="NAME=VALUE", help="Params of the job.")] = None,
+        params: Annotated[
+            str | None, typer.Option(metavar="JSON|@FILE|-", help="Params as a whole; - reads stdin.")
+        ] = None,
+        template: Annotated[str | None, typer.Option(metavar="NAME", help="Template to use instead of a task.")] = None,
+        follow: Follow = False,
+        app: AppOption = None,
+    ) -> int:
+        """Create a job of a task. A value that is not JSON is taken as text: words=800 topic=fog"""
+        from headway.cli import arguments
+        from headway.errors import BadInput
+        from headway.model.values.json import check_task_name
+
+        if template is not None:  # the first word is then a param, not a task
+            values = arguments.params([*([task] if task else []), *(pairs or [])], params)
+            return make_of_template(call, app, template, values, options, follow=follow)
+        given = options.for_task()
+        if task is None:
+            raise BadInput("no task given: name a task, or a template with --template", field="task")
+        check_task_name(task)
+        with call.workshop(app, task=task, resources=given.get("resources", ())) as desk:
+            return enqueue(call, desk, task, arguments.params(pairs or [], params), given, follow=follow)
+
+    @command(root, "sh", context_settings={"allow_interspersed_args": False})
+    def sh(
+        call: Invocation,
+        argv: Annotated[list[str], typer.Argument(metavar="CMD", help="Program and its arguments.")],
+        options: NewJobOptions,
+        follow: Follow = False,
+        cwd: Annotated[str | None, typer.Option(metavar="FOLDER", help="Working directory of the program.")] = None,
+        shell: Annotated[bool, typer.Option("--shell", help="Run the command as one line of /bin/sh.")] = False,
+    ) -> int:
+        """Create a job that runs a program: headway sh -- rsync -a from to"""
+        params: dict[str, Any] = {"argv": argv}
+        params |= {"cwd": cwd} if cwd is not None else {}
+        params |= {"shell": True} if shell else {}
+        given = options.for_task()
+        with call.workshop(bare=True, task="command", resources=given.get("resources", ())) as desk:
+            return enqueue(call, desk, "command", params, given, follow=follow)
+
+
+def enqueue(
+    call: Invocation, desk: Desk, task: str, params: dict[str, Any], given: dict[str, Any], *, follow: bool
+) -> int:
+    job_id, created = desk.make(task, params, given)
+    return _follow(call, desk, job_id) if follow else _answer(call, desk, job_id, created)
+
+
+def make_of_template(
+    call: Invocation, app: str | None, template: str, params: dict[str, Any], options: NewJobOptions, *, follow: bool
+) -> int:
+    """Creates a job of a template in an existing database; returns the exit code."""
+    from headway.cli.job_selection import number_or_name
+
+    given = options.for_template()
+    with call.desk(app, tasks=True) as desk:
+        job_id, created = desk.make_of_template(number_or_name(template), params, given)
+        return _follow(call, desk, job_id) if follow else _answer(call, desk, job_id, created)
+
+
+def _answer(call: Invocation, desk: Desk, job_id: int, created: bool) -> int:
+    from headway.api.schemas.jobs import job_json
+
+    view, alone = desk.view(job_id), desk.alone()
+    if call.out.as_json:
+        call.out.data(job_json(view))
+        return 0
+    call.out.show(str(job_id))
+    if not created:
+        call.out.say(f"job {job_id} has this key: no new job was created")
+    if alone:
+        call.out.say("no worker is alive: start one with `headway work`, or `headway up`")
+    else:
+        call.out.say(f"show it with `headway jobs show {job_id}`, follow it with `headway jobs logs -f {job_id}`")
+    return 0
+
+
+def _follow(call: Invocation, desk: Desk, job_id: int) -> int:
+    from headway.api.schemas.jobs import job_json
+    from headway.cli.follow import Follower, succeeded
+    from headway.cli.tables.jobs import note
+    from headway.errors import Unreachable
+
+    follower = Follower(desk, call.out, job_id)
+    try:
+        view = follower.follow()
+    except KeyboardInterrupt:
+        number = follower.job_id
+        call.out.say(f"job {number} continues: headway jobs logs -f {number}, headway jobs cancel {number}")
+        return 130
+    except Unreachable:
+        call.out.say(f"job {follower.job_id} is stored: follow it later with `headway jobs logs -f {follower.job_id}`")
+        raise
+    if call.out.as_json:
+        call.out.data(job_json(view))
+    elif view.run is not None and view.run.result is not None:
+        call.out.data(json.loads(view.run.result))
+    job = view.job
+    why = note(view, desk.now()) if not succeeded(view) else job.reason or ""
+    call.out.say(f"job {job.id} {job.status.name}" + (f": {why}" if why else ""))
+    if not job.status.terminal:
+        call.out.say(f"it needs a decision: see `headway jobs explain {job.id}`")
+    return 0 if succeeded(view) else 1

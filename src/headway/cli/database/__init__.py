@@ -1,0 +1,1 @@
+"""Opens, backs up, restores and promotes databases."""

@@ -1,0 +1,1 @@
+"""The demo: tasks, scenes and the stage that runs them."""

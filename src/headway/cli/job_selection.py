@@ -1,0 +1,213 @@
+"""Selects the jobs of a verb: by number, or by filter after a confirmation."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headway.cli.command import Invocation, OptionGroup
+from headway.cli.output import one_line, visible
+
+if TYPE_CHECKING:
+    from headway.cli.command import Desk
+    from headway.errors import HeadwayError
+    from headway.store.paging import Filters
+
+LARGEST = 2**63 - 1
+
+
+def job_number(text: str) -> int:
+    """Parses a job number."""
+    if text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST)) and 1 <= int(text) <= LARGEST:
+        return int(text)
+    shown = text if len(text) <= 40 else f"{text[:20]}…"
+    raise typer.BadParameter(f"{shown} is not a job number: give one like 12, from `headway jobs ls`")
+
+
+def number_or_pair(text: str) -> str:
+    """Accepts a job number, or a param as name=value."""
+    return text if "=" in text else str(job_number(text))
+
+
+Id = Annotated[int, typer.Argument(metavar="ID", help="Job number.", parser=job_number)]
+Ids = Annotated[
+    list[int] | None, typer.Argument(metavar="ID", help="Job numbers.", show_default=False, parser=job_number)
+]
+ScheduleName = Annotated[str | None, typer.Option("--schedule", metavar="NAME", help="Only of this schedule.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+
+
+@dataclass(frozen=True)
+class JobFilterOptions(OptionGroup):
+    """The options that filter jobs."""
+
+    status: Annotated[
+        list[str], typer.Option("--status", metavar="STATUS", help="Only jobs in this state; may be repeated.")
+    ] = field(default_factory=list)
+    task: Annotated[str | None, typer.Option("--task", metavar="TASK", help="Only jobs of this task.")] = None
+    key: Annotated[str | None, typer.Option("--key", metavar="TEXT", help="Only jobs with this key.")] = None
+    kind: Annotated[
+        str | None,
+        typer.Option("--failure-kind", metavar="KIND", help="Only jobs with this failure kind, like TIMEOUT."),
+    ] = None
+    by: Annotated[
+        str | None,
+        typer.Option("--created-by", metavar="NAME", help="Only jobs that this user, token or worker created."),
+    ] = None
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="WHEN", help="Only jobs created since: 2h (ago), a day, or a time.")
+    ] = None
+    until: Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Only jobs created before.")] = None
+    search: Annotated[
+        str | None,
+        typer.Option("--search", "-q", metavar="TEXT", help="Only jobs with this text in task, key, reason or error."),
+    ] = None
+    target: Annotated[str | None, typer.Option("--target", metavar="NAME", help="Only jobs on this target.")] = None
+    group: Annotated[
+        int | None,
+        typer.Option(
+            "--group",
+            metavar="ID",
+            help="Only jobs of this group or execution.",
+            min=1,
+            max=LARGEST,
+            show_default=False,
+        ),
+    ] = None
+    schedule: ScheduleName = None
+
+    @property
+    def given(self) -> bool:
+        """True if any of the options is given."""
+        return any(vars(self).values())
+
+    def parse(self) -> Filters:
+        """Checks the options; returns the filter without the schedule."""
+        from headway.cli import arguments
+        from headway.model.values import state_names
+        from headway.model.values.json import check_name
+        from headway.store.paging import Filters
+
+        return Filters(
+            statuses=state_names.states(self.status, label="--status"),
+            task=self.task,
+            key=self.key,
+            failure_kind=state_names.failure_kind(self.kind, label="--failure-kind"),
+            created_by=self.by,
+            since=arguments.moment(self.since, field="since"),
+            until=arguments.moment(self.until, field="until"),
+            q=self.search,
+            target=None if self.target is None else check_name(self.target, field="target"),
+            group_id=self.group,
+        )
+
+    def of_schedule(self, desk: Desk, wanted: Filters) -> Filters:
+        """Restricts the filter to the executions of the schedule.
+
+        A deleted schedule is found by its number only.
+        """
+        if self.schedule is None:
+            return wanted
+        which = number_or_name(self.schedule)
+        return replace(wanted, schedule_id=which if isinstance(which, int) else desk.client.schedules.get(which).id)
+
+
+def choose(
+    call: Invocation, desk: Desk, verb: str, ids: Sequence[int], filters: JobFilterOptions, *, yes: bool
+) -> list[int]:
+    """Returns the jobs of a verb, by number or by filter.
+
+    A filter without --status selects the jobs whose state allows the verb. A filter asks for confirmation.
+    """
+    from headway.errors import BadInput
+    from headway.model.jobs.states import MOVES, State, Verb
+
+    wanted = filters.of_schedule(desk, filters.parse())
+    if ids and filters.given:
+        raise BadInput(f"name jobs by number or by filter, not both: see `headway jobs {verb} --help`")
+    if not ids and not filters.given:
+        raise BadInput(
+            f"no jobs given: name them by number (`headway jobs {verb} 12`), or by --status, --task, --since"
+        )
+    if ids:
+        return list(dict.fromkeys(ids))
+    if not wanted.statuses:
+        # A cancelled, PAUSED or ERROR job is retried by number or with --status only.
+        usual = {State.FAILED} if verb == "retry" else MOVES[Verb(verb)]
+        wanted = replace(wanted, statuses=frozenset(usual))
+    chosen = desk.job_ids(wanted, unretried=verb == "retry")  # a job that has a retry is left out
+    if not chosen:
+        call.out.say("no job matches: nothing was changed")
+    else:
+        confirm(f"{verb} {len(chosen)} job{'s' if len(chosen) != 1 else ''}", yes=yes)
+    return chosen
+
+
+def number_or_name(text: str) -> int | str:
+    """Parses the name of a schedule or template; digits are its number."""
+    from headway.errors import BadInput
+
+    if not (text.isascii() and text.isdigit()):
+        return text
+    if len(text) > len(str(LARGEST)) or int(text) > LARGEST:
+        shown = text if len(text) <= 40 else f"{text[:20]}…"
+        raise BadInput(f"{shown} is larger than the largest number, {LARGEST}: check the number")
+    return int(text)
+
+
+def confirm(what: str, *, yes: bool) -> None:
+    """Asks for confirmation, unless `yes` is given; raises `Refused` if the answer is no."""
+    from headway.errors import BadInput, Refused
+
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise BadInput(f"this would {what}: add --yes to do it")
+    print(f"{visible(what)}? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Refused("nothing was changed")
+
+
+def apply(call: Invocation, desk: Desk, ids: Sequence[int], change: Callable[[int], Any], said: str) -> int:
+    """Applies a change to each job and prints the outcome; returns the highest exit code of the refusals.
+
+    With a single job its refusal is raised instead.
+    """
+    from headway.cli.main import code_of
+    from headway.errors import HeadwayError, Unreachable
+
+    done: list[int] = []
+    refused: list[HeadwayError] = []
+    for job_id in ids:
+        try:
+            done.append(change(job_id).id)
+        except Unreachable:
+            raise
+        except HeadwayError as error:
+            if len(ids) == 1:
+                raise
+            refused.append(error)
+    _answer(call, desk, done, refused, said)
+    return max(map(code_of, refused), default=0)
+
+
+def _answer(call: Invocation, desk: Desk, done: Sequence[int], refused: Sequence[HeadwayError], said: str) -> None:
+    from headway.api.schemas.jobs import job_json
+
+    views = desk.views(done)
+    if call.out.as_json:
+        errors = [{"code": error.code, "message": str(error)} for error in refused]
+        call.out.data({"items": [job_json(view) for view in views], "errors": errors, "next": None})
+        return
+    for error in refused:
+        call.out.say(f"headway: {one_line(str(error))}")
+    for view in views:
+        reason = f" ({one_line(view.job.reason)})" if view.job.reason else ""
+        if view.job.stop:  # the stop request is stored, and the worker has not acted on it yet
+            call.out.show(f"job {view.job.id} was asked to stop: still {view.job.status.name}{reason}")
+        else:
+            call.out.show(f"job {view.job.id} {said}: now {view.job.status.name}{reason}")

@@ -1,0 +1,1 @@
+"""Writes service files for systemd and launchd."""

@@ -1,0 +1,1 @@
+"""Charts, rendered as SVG by the server."""

@@ -1,0 +1,55 @@
+"""The health page: items that need attention, readiness, the installation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from headway.dashboard import attention
+from headway.dashboard.attention import AttentionItem
+from headway.dashboard.page import PageRequest, Pages
+from headway.engine.monitoring.readiness import Health, storage
+from headway.store import stats
+from headway.store.postgres.row_security import row_security
+
+pages = Pages("health")
+UNREADABLE = ("database_unreachable", "database_unreadable", "schema")
+
+
+@pages.get("/health")
+def show(page: PageRequest) -> Response:
+    """Shows readiness to every visitor.
+
+    Figures about all tenants only to system visitors.
+    """
+    found = page.service.health()
+    return page.render(
+        "health.html",
+        health=found,
+        findings=_findings(page, found),
+        checked=attention.CHECKED,
+        most=attention.LISTED,
+        inside=_inside(page) if page.visitor.system else None,
+    )
+
+
+def _findings(page: PageRequest, found: Health) -> list[AttentionItem] | None:
+    """Returns things that need attention, or None if the database cannot be read."""
+    if any(reason.code in UNREADABLE for reason in found.reasons):
+        return None
+    with page.look() as tx:
+        return attention.findings(tx, page.tenant_id, page.now)
+
+
+def _inside(page: PageRequest) -> dict[str, Any]:
+    service = page.service
+    with page.look() as tx:
+        facts = {
+            "workers": stats.workers(tx),
+            "held": stats.held_jobs(tx),
+            "pending": stats.pending_deliveries(tx),
+            "lag": stats.tick_lag(tx),
+            "wall": row_security(tx),
+        }
+    return {**facts, "rounds": service.rounds(), "storage": storage(service.database, service.terms.artifacts)}

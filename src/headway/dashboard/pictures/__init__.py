@@ -1,1 +1,0 @@
-"""Pictures as SVG, made on the server: shapes in attributes, colours by class, words escaped."""

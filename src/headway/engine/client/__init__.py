@@ -1,0 +1,1 @@
+"""The verbs of a client: each is one transaction."""

@@ -1,0 +1,149 @@
+"""Retries a failed job on request.
+
+A waiting automatic retry is brought forward; otherwise a new job is inserted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from headway.engine.client import idempotency
+from headway.engine.client.authority import check_new_params, check_retries, of_caller
+from headway.engine.client.edit import check_params, new_place, params_text
+from headway.errors import WrongState
+from headway.model.groups.group import Group
+from headway.model.jobs import actions
+from headway.model.jobs.job import JobRecord, Options
+from headway.model.jobs.states import State, Verb
+from headway.model.values.json import check_budget, check_priority
+from headway.store.db import Tx
+from headway.store.groups import advance as groups
+from headway.store.jobs import changes as jobs
+from headway.store.jobs import views as job_views
+
+if TYPE_CHECKING:
+    from headway.engine.client.client import Client
+
+
+@dataclass(frozen=True, slots=True)
+class _Wished:
+    """Fields that the retry changes. None keeps the value."""
+
+    params: str | None
+    unfilled: str | None
+    options: str | None
+    priority: int | None
+
+
+def retry(
+    client: Client,
+    job_id: int,
+    *,
+    params: Mapping[str, object] | None,
+    priority: int | None,
+    budget: Mapping[str, float] | None,
+    again: bool,
+) -> JobRecord:
+    text, caller = params_text(params), of_caller(client)
+    if priority is not None:
+        check_priority(priority)
+    if text is None and client.visitor is not None:
+        check_retries(client, [client.get(job_id)])
+
+    def work(tx: Tx) -> int:
+        group = groups.lock_of_job(tx, job_id)
+        job = jobs.lock(tx, job_id, client.tenant_id)
+        if text is not None:
+            check_new_params(caller, tx, job)
+        check_params(client, job, text)
+        options = _with_budget(job, budget)
+        given, unfilled = (None, None) if text is None else groups.fill_for(tx, job, text, at_once=True)
+        wished = _Wished(given, unfilled, options, priority)
+        waiting = _waiting_retry(tx, job)
+        if not again and waiting is None and job_views.retried(tx, [job.id]):
+            raise WrongState(f"job {job.id} was already retried", code="retried", status=job.status.name)
+        if group is not None and waiting is None:
+            job = jobs.lock(tx, groups.last_of_step(tx, job))  # the chain continues from its last job
+        tx.wake()
+        if waiting is not None:
+            return _bring_forward(tx, client, waiting, wished)
+        return _insert(tx, client, job, wished, group)
+
+    new_id = idempotency.create_once(client, "retry", work, look=f"headway jobs show {job_id}")
+    return client.get(new_id)
+
+
+def _with_budget(job: JobRecord, budget: Mapping[str, float] | None) -> str | None:
+    if budget is None:
+        return None
+    return replace(Options.parse(job.options), budget=check_budget(budget)).text()
+
+
+def _waiting_retry(tx: Tx, job: JobRecord) -> JobRecord | None:
+    """Returns the last retry of a job if it waits; refuses while one is active."""
+    last: JobRecord | None = None
+    follower = jobs.automatic_retry(tx, job.id)
+    while follower is not None:
+        last = follower
+        follower = jobs.automatic_retry(tx, last.id)
+    if job.group_id is not None and (number := groups.last_of_step(tx, job)) != job.id:
+        last = jobs.find(tx, number, job.tenant_id)  # manual retries count too
+    if last is not None:
+        last = jobs.lock(tx, last.id)  # it may have been claimed, or have ended, since it was read
+    if last is None or last.status.terminal:
+        return None
+    if last.status.claimable_later:
+        return last
+    text = f"job {job.id} is already being retried: job {last.id} is {last.status.name}"
+    raise WrongState(text, status=last.status.name, job_id=last.id)
+
+
+def _bring_forward(tx: Tx, client: Client, waiting: JobRecord, wished: _Wished) -> int:
+    position = new_place(tx, waiting, wished.priority)
+    forward = actions.bring_forward(
+        waiting,
+        now=client.time_in(tx),
+        params=wished.params,
+        unfilled=wished.unfilled,
+        priority=wished.priority,
+        position=position,
+        options=wished.options,
+    )
+    jobs.apply(tx, forward, client.actor)
+    if forward.job.params != waiting.params:
+        tx.run("forget_checkpoint", job_id=waiting.id)
+    return waiting.id
+
+
+def _insert(tx: Tx, client: Client, job: JobRecord, wished: _Wished, group: Group | None) -> int:
+    _close(tx, client, job)
+    position = new_place(tx, job, wished.priority)
+    return jobs.insert_retry(
+        tx,
+        job,
+        client.actor,
+        delay=0.0,
+        auto=False,
+        params=wished.params,
+        unfilled=wished.unfilled,
+        options=wished.options,
+        priority=wished.priority,
+        position=position,
+        in_group=group is not None and groups.is_open(tx, job),
+    )
+
+
+def _close(tx: Tx, client: Client, job: JobRecord) -> None:
+    """Closes a held job; refuses a job that did not fail."""
+    if job.status in (State.PAUSED, State.ERROR):
+        jobs.apply(tx, actions.close_for_retry(job, by=client.actor.shown, now=client.time_in(tx)), client.actor)
+    else:
+        run = jobs.run_of(tx, job.id)
+        if not job.status.terminal or run is None or run.status is not State.FAILED:
+            raise actions.refuse(job, Verb.RETRY)
+    if job.key is not None:
+        holder = jobs.with_key(tx, job.tenant_id, job.task, job.key)
+        if holder is not None:
+            raise WrongState(f"the key {job.key!r} is taken by job {holder.id}", status=holder.status.name)

@@ -1,0 +1,1 @@
+"""Direct calls and the reservations they hold."""

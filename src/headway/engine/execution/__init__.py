@@ -1,0 +1,1 @@
+"""Runs user code in child processes, threads and event loops."""

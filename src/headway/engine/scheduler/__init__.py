@@ -1,0 +1,1 @@
+"""Deciding ticks and firing schedules."""

@@ -1,0 +1,1 @@
+"""Declaring tasks and plans, and handles on jobs."""

@@ -1,0 +1,1 @@
+"""The worker: claims jobs, renews its lease, records how jobs ended."""

@@ -1,0 +1,1 @@
+"""Groups, stages and plans."""

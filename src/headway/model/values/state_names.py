@@ -1,0 +1,47 @@
+"""Parses names of states and failure kinds, including those of older systems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headway.errors import BadInput
+from headway.model.jobs.outcome import FailureKind
+from headway.model.jobs.states import State
+from headway.model.queue.target import TargetState
+from headway.model.values.json import closest
+
+_ALSO = {"CANCELED": "CANCELLED", "SUCCESS": "COMPLETED", "PENDING": "WAITING", "PROCESSING": "RUNNING"}
+
+
+def states(names: Sequence[str], *, label: str = "status") -> frozenset[State]:
+    """Parses names of states, in any case, as a list or separated by commas."""
+    return frozenset(_state(part, label) for name in names for part in name.split(","))
+
+
+def _state(name: str, label: str) -> State:
+    upper = name.strip().upper()
+    upper = _ALSO.get(upper, upper)
+    if upper not in State.__members__:
+        near = closest(upper, State.__members__)
+        hint = f"did you mean {near}?" if near else f"one of {', '.join(State.__members__)}"
+        raise BadInput(f"{label}: there is no status {name!r}", hint=hint, field="status")
+    return State[upper]
+
+
+def failure_kind(name: str | None, *, label: str = "failure_kind") -> str | None:
+    if name is None or name.upper() in FailureKind.__members__:
+        return name.upper() if name else None
+    known = ", ".join(FailureKind.__members__)
+    raise BadInput(f"{label}: there is no kind {name!r}", hint=f"one of {known}", field="failure_kind")
+
+
+def target_states(names: Sequence[str], *, label: str = "state") -> frozenset[TargetState]:
+    """Parses names of target states, in any case, as a list or separated by commas."""
+    wished = [part.strip().lower() for name in names for part in name.split(",")]
+    known = [state.value for state in TargetState]
+    for name in wished:
+        if name not in known:
+            near = closest(name, known)
+            hint = f"did you mean {near}?" if near else f"one of {', '.join(known)}"
+            raise BadInput(f"{label}: there is no target state {name!r}", hint=hint, field="state")
+    return frozenset(map(TargetState, wished))

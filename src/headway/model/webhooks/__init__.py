@@ -1,0 +1,1 @@
+"""Webhooks and the addresses they may reach."""

@@ -1,0 +1,1 @@
+"""Stores tokens, sessions and tenants."""

@@ -1,0 +1,1 @@
+"""Stores groups and executions."""

@@ -1,0 +1,1 @@
+"""Stores jobs, their reports and their history."""

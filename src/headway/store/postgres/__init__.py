@@ -1,0 +1,1 @@
+"""The storage interface on PostgreSQL."""

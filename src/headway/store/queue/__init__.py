@@ -1,0 +1,1 @@
+"""Stores claims, lanes, targets and reservations."""

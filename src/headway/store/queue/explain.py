@@ -1,0 +1,336 @@
+"""Reads what explains a tenant's waiting jobs and estimates their starts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+from headway.clock import micros
+from headway.model.explain.forecast import (
+    Estimate,
+    ForecastInput,
+    ForecastJob,
+    ForecastReservation,
+    History,
+    Kind,
+    Occupant,
+    estimates,
+)
+from headway.model.explain.snapshot import (
+    ActiveReservation,
+    Inactive,
+    LaneLoad,
+    Pause,
+    Queued,
+    QueueSnapshot,
+    Runner,
+    TargetLoad,
+    WorkerSlots,
+    queued,
+)
+from headway.model.jobs.job import JobRecord
+from headway.model.jobs.states import State
+from headway.model.queue.capacity import Bucket, Reserved
+from headway.model.queue.place import stage_of
+from headway.model.queue.select import Pick
+from headway.model.queue.target import TargetHolder
+from headway.store.db import Tx
+from headway.store.queue.claim_dry_run import ClaimDryRun
+
+# Jobs further back have no rank, because counting costs as much as the queue is long.
+RANKED = 1_000
+# Number of latest finished jobs from which durations come.
+REMEMBERED = 2_000
+
+
+class InLine(NamedTuple):
+    """A queued job's place and times."""
+
+    id: int
+    status: int
+    bucket_id: int
+    priority: int
+    position: int
+    created_at: int
+    queued_at: int | None
+    not_before: int | None
+    expires_at: int | None
+    target_id: int | None
+    fence: int
+    ran: int
+    group_id: int | None
+    stage: int | None
+
+    def waits(self, now: int) -> bool:
+        """Returns True if the job is neither on hold nor expired."""
+        return self.status != State.WAITING and (self.expires_at is None or self.fence > 0 or self.expires_at > now)
+
+    def stands(self, now: int) -> bool:
+        """Returns True if the job is in the queue or due."""
+        due = self.status == State.QUEUED or (self.not_before is not None and self.not_before <= now)
+        return self.waits(now) and due
+
+
+_IN_LINE = attrgetter(*InLine._fields)
+
+
+def in_line(job: JobRecord) -> InLine:
+    return InLine(*_IN_LINE(job))
+
+
+def _place(one: InLine) -> tuple[int, int, int, int]:
+    return -one.priority, one.position, one.created_at, one.id
+
+
+def _targets(line: Sequence[InLine]) -> set[int]:
+    return {one.target_id for one in line if one.target_id is not None}
+
+
+class RunningClaim(NamedTuple):
+    id: int
+    tenant_id: int
+    bucket_id: int
+    worker_id: int
+    slot: int
+    task: str
+    claimed_at: int
+    target_id: int | None
+    ran: int
+    group_id: int | None
+    stage: int | None
+
+
+class Promised(NamedTuple):
+    id: int
+    tenant_id: int
+    lanes: str
+    target_id: int | None
+    created_at: int
+    granted_at: int | None
+    expires_at: int | None
+    holder: str
+    task: str | None
+
+
+class ExplainInputs:
+    """Everything that explains a set of jobs, read once.
+
+    `hands` are the live workers by number. `known` are the workers whose running jobs are expected to end normally.
+    `first`: the jobs are the beginning of the queue itself.
+    """
+
+    def __init__(
+        self,
+        tx: Tx,
+        tenant_id: int,
+        asked: Sequence[JobRecord],
+        hands: Mapping[int, WorkerSlots],
+        known: Collection[int],
+        *,
+        first: bool = False,
+    ) -> None:
+        self.tx, self.tenant_id, self.asked = tx, tenant_id, asked
+        self.workers, self.known = list(hands), known
+        # Jobs further back cannot delay the beginning of the queue.
+        self.line = [in_line(job) for job in asked] if first else self._line(tenant_id)
+        self.targets = sorted({job.target_id for job in asked if job.target_id is not None})
+        self.foresight = ClaimDryRun(tx, list(hands.values()), targets={*self.targets, *_targets(self.line)})
+        self.capacity, self.picks = self.foresight.play()
+        self.now = self.foresight.view.now
+        self.running = [RunningClaim(*row) for row in tx.run("running_jobs")]
+        self.promised = self._promised()
+        wanted = {job.bucket_id for job in asked} | {one.bucket_id for one in self.line}
+        self.buckets = self.foresight.buckets(wanted)
+        self.scene = self._scene()
+
+    def _promised(self) -> list[Promised]:
+        """Returns the reservations that a claim would find active."""
+        active = {one.id for one in self.foresight.reserved}
+        found = map(Promised._make, self.tx.run("promised")) if active else ()
+        return [one for one in found if one.id in active]
+
+    def _line(self, tenant_id: int, limit: int = RANKED) -> list[InLine]:
+        ((found,),) = self.tx.run("line", tenant_id=tenant_id, limit=limit)
+        return sorted((InLine(*row) for row in json.loads(found)), key=_place)
+
+    def lanes_of(self, job: JobRecord) -> tuple[int, ...]:
+        return self.buckets[job.bucket_id].lanes
+
+    # --- why ---
+
+    def _scene(self) -> QueueSnapshot:
+        pauses = {owner: Pause(*facts) for owner, *facts in self.tx.run("pauses", tenant_id=self.tenant_id)}
+        held = [job.id for job in self.asked if job.status in (State.PAUSED, State.ERROR)]
+        return QueueSnapshot(
+            self.now,
+            pauses.get(self.tenant_id),
+            pauses.get(0),
+            self._lanes(),
+            self._targets(),
+            tuple(self._promises()),
+            tuple(self.foresight.hands),
+            tuple(self._queued(one) for one in self.line if one.stands(self.now)),
+            tuple(self._pick(one) for one in self.picks),
+            frozenset(one.job_id for one in self.picks),
+            dict(self.tx.run("held_since", ids=json.dumps(held))) if held else {},
+            *self._tenant(),
+        )
+
+    def _tenant(self) -> tuple[LaneLoad | None, Inactive | None]:
+        """Returns the tenant's own load if it has a limit, and since when it is inactive."""
+        found = self.tx.run("tenant_terms", id=self.tenant_id)
+        if not found:
+            return None, None
+        ((name, active, most, since),) = found
+        own = [one for one in self.running if one.tenant_id == self.tenant_id]
+        runners = tuple(Runner(one.claimed_at, one.id) for one in own)
+        load = LaneLoad(name, most, runners, free=self.capacity.tenants.get(self.tenant_id))
+        return None if most is None else load, None if active else Inactive(name, since)
+
+    def _lanes(self) -> dict[int, LaneLoad]:
+        running: dict[int, list[Runner]] = {}
+        for one, bucket in self._running():
+            for lane in bucket.lanes:
+                known = one.id if one.tenant_id == self.tenant_id else None
+                runner = Runner(one.claimed_at, known, stage_of(one.group_id, one.stage))
+                running.setdefault(lane, []).append(runner)
+        return {
+            number: LaneLoad(
+                lane.name,
+                lane.capacity,
+                tuple(running.get(number, ())),
+                lane.kind == "resource",
+                self.capacity.free.get(number),
+                number in self.capacity.closed,
+                frozenset(self.capacity.sharing.stages.get(number, ())),
+            )
+            for number, lane in self.foresight.described.items()
+        }
+
+    def _running(self) -> Iterator[tuple[RunningClaim, Bucket]]:
+        """Returns running jobs with the buckets under which they were claimed."""
+        ids = {one.bucket_id for one in self.running}
+        buckets = {bucket.id: bucket for bucket in self.foresight.lanes.load(self.tx, ids)}
+        return ((one, buckets[one.bucket_id]) for one in self.running)
+
+    def _targets(self) -> dict[int, TargetLoad]:
+        if not self.targets:
+            return {}
+        ids, foresight = json.dumps(self.targets), self.foresight
+        holders = {
+            target: TargetHolder(job_id, State(status), since, reason)
+            for target, job_id, status, since, reason in self.tx.run("target_holders", ids=ids)
+        }
+        return {
+            target: TargetLoad(
+                name,
+                None if paused_at is None else Pause(paused_at, None, note),
+                holders.get(target),
+                foresight.firsts.get(target),
+                target in foresight.shut,
+            )
+            for target, name, paused_at, note in self.tx.run("targets_by_id", ids=ids)
+        }
+
+    def _promises(self) -> Iterator[ActiveReservation]:
+        granted = {one.id for one in self.foresight.reserved if one.granted_at is not None}
+        for one in self.promised:
+            yield ActiveReservation(
+                frozenset(json.loads(one.lanes)),
+                one.target_id,
+                one.granted_at or one.created_at,
+                one.expires_at,
+                one.id in granted,
+                f"{one.holder}, reservation {one.id}" if one.tenant_id == self.tenant_id else None,
+            )
+
+    def _queued(self, one: InLine) -> Queued:
+        bucket = self.buckets[one.bucket_id]
+        stage = stage_of(one.group_id, one.stage)
+        return Queued(one.id, bucket.task, bucket.lanes, one.target_id, self._is_open(one), stage)
+
+    def _is_open(self, one: InLine) -> bool:
+        if one.target_id is None:
+            return True
+        return self.foresight.fronts[one.target_id] == one.id and one.id not in self.capacity.barred
+
+    def _pick(self, one: Pick) -> Queued:
+        known = one.job_id if one.bucket.tenant_id == self.tenant_id else None
+        return Queued(known, one.bucket.task, one.bucket.lanes, stage=one.stage)
+
+    # --- when ---
+
+    def estimates(self, wanted: Sequence[JobRecord]) -> dict[int, Estimate]:
+        """Estimates the start of these jobs from the durations of past runs.
+
+        A job without an estimate is missing from the result.
+        """
+        at_once = {job.id: Estimate(self.now, self.now) for job in wanted if job.id in self.scene.picked}
+        inside = {one.id for one in self.line} - at_once.keys()
+        later = {job.id for job in wanted if job.id in inside and self._comes(job)}
+        return at_once | (estimates(later, self._forecast_input(), history(self.tx)) if later and self.workers else {})
+
+    def _comes(self, job: JobRecord) -> bool:
+        return job.status is State.SCHEDULED or queued(job, self.now)
+
+    def _forecast_input(self) -> ForecastInput:
+        """Returns the input of the forecast, with competing jobs of other tenants."""
+        view, lanes = self.foresight.view, self.foresight.lanes
+        line = [one for one in (*self.line, *self._others()) if one.waits(self.now)]
+        buckets = self.foresight.buckets({one.bucket_id for one in line})
+        return ForecastInput(
+            self.now,
+            [self._waiter(one, buckets[one.bucket_id]) for one in line],
+            [self._occupant(one, bucket) for one, bucket in self._running()],
+            [(hand.tasks, hand.free) for hand in self.foresight.hands],
+            view.capacity,
+            [self._call(one) for one in self.promised],
+            view.paused,
+            self._shut(_targets(line)),
+            None if lanes.concurrency.aging is None else micros(lanes.concurrency.aging),
+            frozenset(view.policy),
+            view.limits,
+            self.foresight.stored_turns({bucket.tenant_id for bucket in buckets.values()}),
+        )
+
+    def _others(self) -> Iterator[InLine]:
+        """Yields the beginnings of other tenants' queues, RANKED jobs in all."""
+        tenants = [tenant_id for (tenant_id,) in self.tx.run("tenants_in_line") if tenant_id != self.tenant_id]
+        for tenant_id in tenants[:RANKED]:
+            yield from self._line(tenant_id, max(1, RANKED // len(tenants)))
+
+    def _waiter(self, one: InLine, bucket: Bucket) -> ForecastJob:
+        due = max(self.now, one.not_before or 0) if one.status == State.SCHEDULED else 0
+        place = (one.priority, one.position, one.created_at, one.queued_at or 0)
+        stage = stage_of(one.group_id, one.stage)
+        return ForecastJob(one.id, bucket, *place, due, one.target_id, one.ran, one.fence > 0, stage)
+
+    def _occupant(self, one: RunningClaim, bucket: Bucket) -> Occupant:
+        kind = (one.tenant_id, bucket.task) if one.worker_id in self.known else None
+        hand = self.workers.index(one.worker_id) if one.worker_id in self.workers else None
+        stage = stage_of(one.group_id, one.stage)
+        tenant_id = one.tenant_id
+        return Occupant(bucket.lanes, kind, one.claimed_at, one.ran, one.target_id, hand, None, stage, tenant_id)
+
+    def _call(self, one: Promised) -> ForecastReservation:
+        reserved = Reserved(one.id, tuple(json.loads(one.lanes)), one.target_id, one.granted_at is not None)
+        return ForecastReservation(
+            reserved, None if one.task is None else (one.tenant_id, one.task), one.granted_at or 0
+        )
+
+    def _shut(self, targets: Collection[int]) -> frozenset[int]:
+        """Returns the targets that wait for a person."""
+        found = self.tx.run("target_fronts", ids=json.dumps(sorted(targets))) if targets else []
+        held = (State.PAUSED, State.ERROR)
+        return frozenset(target for target, paused, *_, status in found if paused is not None or status in held)
+
+
+def history(tx: Tx) -> History:
+    """Returns the latest durations of each kind of work."""
+    found: dict[Kind, list[int]] = {}
+    ((runs,),) = tx.run("past_runs", limit=REMEMBERED)
+    for tenant_id, task, ran in json.loads(runs):
+        found.setdefault((tenant_id, task), []).append(ran)
+    return found

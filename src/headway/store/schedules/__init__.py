@@ -1,0 +1,1 @@
+"""Stores schedules and ticks."""

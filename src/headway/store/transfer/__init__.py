@@ -1,0 +1,1 @@
+"""Moves an installation from SQLite to PostgreSQL."""

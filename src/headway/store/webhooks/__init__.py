@@ -1,0 +1,1 @@
+"""Stores webhooks and deliveries."""

@@ -1,0 +1,1 @@
+"""Sentences for people, one module per noun. Pure: this package decides nothing."""

@@ -1,0 +1,1 @@
+"""Invariants that can be checked without replaying all events."""

@@ -1,0 +1,1 @@
+"""Invariants that need a replay of all events."""

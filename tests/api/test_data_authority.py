@@ -1,0 +1,201 @@
+"""The matrix of roles, routes and tenants, extended by data: every way in which params of an admin kind can be decided.
+
+The ways are generated from the declared routes. A new route that takes data must be put into the table below.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+
+from headway.api.app import NOUNS
+from headway.api.http.routing import RouteSpec
+from headway.model.access.authority import ADMIN_TASKS
+from headway.model.access.permissions import Role
+from headway.tasks import BUILT_IN
+from tests.api.test_authority import STORY, minutely, paused, plan
+from tests.support.service import Site, serving
+
+PARAMS: dict[str, dict[str, Any]] = {
+    "command": {"argv": ["true"]},
+    "powershell": {"script": "1"},
+    "sql": {"connection": "books", "script": "select 1"},
+}
+EVIL: dict[str, dict[str, Any]] = {
+    "command": {"argv": ["sh", "-c", "id"]},
+    "powershell": {"script": "id"},
+    "sql": {"connection": "books", "script": "drop table x"},
+}
+FED: dict[str, dict[str, Any]] = {
+    "command": {"argv": {"$result": "s0"}},
+    "powershell": {"script": {"$result": "s0"}},
+    "sql": {"connection": "books", "script": {"$result": "s0"}},
+}
+
+
+@dataclass
+class Stage:
+    """An admin's things of one kind, and the tokens of the roles."""
+
+    site: Site
+    task: str
+    admin: httpx.Client
+    lesser: httpx.Client
+
+    @property
+    def evil(self) -> dict[str, Any]:
+        return {"task": self.task, "params": EVIL[self.task]}
+
+    def job(self) -> int:
+        body = {"task": self.task, "params": PARAMS[self.task], "retry_policy": {"max_attempts": 0}, "hold": True}
+        return int(self.admin.post("/api/jobs", json=body).json()["job_id"])
+
+    def held(self, target: str | None = None) -> int:
+        body = {"task": self.task, "params": PARAMS[self.task], "retry_policy": {"max_attempts": 0}, "target": target}
+        job = int(self.admin.post("/api/jobs", json=body).json()["job_id"])
+        paused(self.site, job)
+        return job
+
+    def feeding(self, target: str | None = None) -> int:
+        """A PAUSED step whose result becomes the params of the next."""
+        steps = plan({**STORY, "target": target}, {"task": self.task, "params": FED[self.task]})
+        group = self.admin.post("/api/job-groups", json=steps)
+        first = int(group.json()["steps"][0]["job_id"])
+        paused(self.site, first)
+        return first
+
+    def template(self) -> int:
+        body = {"name": f"t{len(self.admin.get('/api/job-templates').json()['items'])}", "task": self.task}
+        return int(
+            self.admin.post("/api/job-templates", json={**body, "params": PARAMS[self.task]}).json()["template_id"]
+        )
+
+    def schedule(self) -> int:
+        name = f"s{len(self.admin.get('/api/schedules').json()['items'])}"
+        step = {"task": self.task, "params": PARAMS[self.task]}
+        return int(
+            self.admin.post("/api/schedules", json={**minutely(steps=[step]), "name": name}).json()["schedule_id"]
+        )
+
+
+Way = Callable[[Stage], tuple[str, Any]]
+# Each route that takes data, and the request by which a lesser role would decide params of an admin kind.
+WAYS: dict[tuple[str, str], list[Way]] = {
+    ("POST", "/api/jobs"): [
+        lambda s: ("/api/jobs", s.evil),
+        lambda s: ("/api/jobs", {"template_id": s.template(), "params": EVIL[s.task]}),
+    ],
+    ("POST", "/api/jobs/batch"): [
+        lambda s: ("/api/jobs/batch", {"jobs": [STORY, s.evil]}),
+        lambda s: ("/api/jobs/batch", {"jobs": [STORY, s.evil], "mode": "sequential"}),
+    ],
+    ("POST", "/api/job-groups"): [lambda s: ("/api/job-groups", plan(STORY, s.evil))],
+    ("PATCH", "/api/jobs/{job_id}"): [lambda s: (f"/api/jobs/{s.job()}", {"params": EVIL[s.task]})],
+    ("POST", "/api/jobs/{job_id}/retry"): [
+        lambda s: (f"/api/jobs/{s.held()}/retry", {"params": EVIL[s.task]}),
+        lambda s: (f"/api/jobs/{s.feeding()}/retry", {"params": {"topic": "x"}}),
+    ],
+    ("POST", "/api/job-runs/{run_id}/retry"): [
+        lambda s: (f"/api/job-runs/{s.held()}/retry", {"params": EVIL[s.task]}),
+    ],
+    ("POST", "/api/jobs/{job_id}/resolve"): [
+        lambda s: (f"/api/jobs/{s.feeding()}/resolve", {"result": EVIL[s.task]}),
+    ],
+    ("POST", "/api/targets/{name:path}/jobs"): [lambda s: ("/api/targets/desk/jobs", s.evil)],
+    ("POST", "/api/targets/{name:path}/jobs/{job_id}/retry"): [
+        lambda s: (f"/api/targets/desk/jobs/{s.held('desk')}/retry", {"params": EVIL[s.task]}),
+    ],
+    ("POST", "/api/targets/{name:path}/jobs/{job_id}/resolve"): [
+        lambda s: (f"/api/targets/table/jobs/{s.feeding('table')}/resolve", {"result": EVIL[s.task]}),
+    ],
+    ("POST", "/targets/{name:path}/jobs"): [lambda s: ("/targets/desk/jobs", s.evil)],
+    ("POST", "/targets/{name:path}/jobs/"): [lambda s: ("/targets/desk/jobs/", s.evil)],
+    ("POST", "/api/job-templates"): [lambda s: ("/api/job-templates", {"name": "mine", **s.evil})],
+    ("PATCH", "/api/job-templates/{template_id}"): [
+        lambda s: (f"/api/job-templates/{s.template()}", {"params": EVIL[s.task]}),
+    ],
+    ("POST", "/api/schedules"): [
+        lambda s: ("/api/schedules", minutely(steps=[s.evil])),
+        lambda s: ("/api/schedules", minutely(template_id=s.template(), params=EVIL[s.task])),
+    ],
+    ("PUT", "/api/schedules/{schedule_id}"): [
+        lambda s: (f"/api/schedules/{s.schedule()}", minutely(steps=[s.evil])),
+    ],
+    ("PATCH", "/api/schedules/{schedule_id}"): [
+        lambda s: (f"/api/schedules/{s.schedule()}", {"params": EVIL[s.task]}),
+    ],
+    ("POST", "/api/schedules/{schedule_id}/run"): [
+        lambda s: (f"/api/schedules/{s.schedule()}/run", {"params": EVIL[s.task]}),
+    ],
+    ("POST", "/api/direct/{task}"): [lambda s: (f"/api/direct/{s.task}", {"params": EVIL[s.task]})],
+    ("POST", "/api/apply"): [
+        lambda s: ("/api/apply", {"text": f'[[templates]]\nname = "mine"\ntask = "{s.task}"\n', "file": "a.toml"}),
+    ],
+}
+# The old addresses take no task: the settings name it.
+FIXED = {("POST", "/jobs/batch/trigger"), ("POST", "/jobs/batch/trigger/")}
+# Names of body fields that carry data into work.
+DATA = {"params", "result", "task", "template_id", "steps", "jobs", "text", "manifest", "toml"}
+
+
+def data_routes() -> Iterator[RouteSpec]:
+    for noun in NOUNS:
+        for one in noun.declared:
+            if one.method != "GET" and one.role is not None and DATA & set(_fields(one)):
+                yield one
+
+
+def _fields(one: RouteSpec) -> list[str]:
+    found: list[str] = []
+    for parameter in inspect.signature(one.endpoint, eval_str=True).parameters.values():
+        for kind in getattr(parameter.annotation, "__args__", (parameter.annotation,)):
+            found += getattr(kind, "model_fields", {})
+    return found
+
+
+def test_every_route_that_takes_data_is_in_the_table() -> None:
+    assert {(one.method, one.path) for one in data_routes()} == set(WAYS) | FIXED
+
+
+@pytest.fixture(params=sorted(ADMIN_TASKS))
+def stage(request: pytest.FixtureRequest, database_url: str) -> Iterator[Stage]:
+    with serving(database_url) as site:
+        made = [site.as_(site.token(role, name=role)) for role in ("admin", "operator")]
+        yield Stage(site, request.param, *made)
+
+
+def test_no_route_lets_an_operator_decide_the_params_of_an_admin_kind(stage: Stage) -> None:
+    for (method, path), ways in WAYS.items():
+        for n, way in enumerate(ways):
+            address, body = way(stage)
+            answer = stage.lesser.request(method, address, json=body)
+            assert answer.status_code == 403, (method, path, n, answer.text)
+    assert all(
+        "id" not in str(job["params"]) for job in stage.admin.get(f"/api/jobs?task={stage.task}").json()["items"]
+    )
+
+
+def test_no_route_lets_the_admin_of_a_closed_tenant_decide_them(stage: Stage) -> None:
+    stage.site.app.client.tenants.create("shop", default_allow=())
+    root = stage.site.as_(stage.site.token("admin", tenant=None, name="root"))
+    closed = Stage(stage.site, stage.task, root, stage.admin)  # `default` is closed now; the system made the things
+    for (method, path), ways in WAYS.items():
+        for n, way in enumerate(ways):
+            address, body = way(closed)
+            answer = closed.lesser.request(method, address, json=body)
+            assert answer.status_code == 403, (method, path, n, answer.text)
+
+
+def test_no_admin_kind_reads_a_checkpoint() -> None:
+    """Only running work writes a checkpoint; a retry hands it on, and these tasks do not look at it."""
+    for task in BUILT_IN:
+        assert "checkpoint" not in inspect.getsource(inspect.getmodule(task.function) or task), task.name  # type: ignore[arg-type]
+
+
+def test_roles_below_operator_reach_no_route_that_takes_data() -> None:
+    assert all(one.role is not None and one.role.may(Role.OPERATOR) for one in data_routes())

@@ -1,0 +1,123 @@
+"""Secrets have owners: the doors refuse those of others and unknown ones alike, and a run refuses them again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from headway.errors import BadInput
+from headway.testing import drain
+from tests.support.service import Site, serving, shop
+
+VALUE = "canary-4711"
+SECRETS: dict[str, Any] = {
+    "OLD": "env:OWNED",  # as ever: the tenant default, any task
+    "SHOP": {"from": "env:OWNED", "tenants": ["shop"]},
+    "ALL": {"from": "env:OWNED", "tenants": "*", "tasks": ["story.*"]},
+}
+
+
+@pytest.fixture
+def site(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    monkeypatch.setenv("OWNED", VALUE)
+    with serving(database_url, secrets=SECRETS) as found:
+        found.app.client.tenants.create("shop")
+        yield found
+
+
+def params(name: str) -> dict[str, Any]:
+    return {"topic": {"$secret": name}}
+
+
+def wish(name: str, task: str = "story.generate") -> dict[str, Any]:
+    return {"task": task, "params": params(name)}
+
+
+def said(answer: httpx.Response, name: str) -> tuple[int, str, str]:
+    """What a refusal tells, without the name that was asked for."""
+    body = answer.json()
+    return answer.status_code, body["code"], json.dumps(body).replace(name, "NAME")
+
+
+def doors(client: httpx.Client, name: str) -> dict[str, httpx.Response]:
+    """Gives params with this secret at every door that takes params."""
+    plain = {"task": "story.generate", "params": {"topic": "fog"}}
+    cron = {"cron": "0 3 * * *"}
+    job = client.post("/api/jobs", json={**plain, "hold": True}).json()["job_id"]
+    template = client.post("/api/job-templates", json={"name": f"plain {job}", **plain}).json()["template_id"]
+    schedule = client.post("/api/schedules", json={"name": f"plain {job}", **cron, "steps": [plain]}).json()[
+        "schedule_id"
+    ]
+    return {
+        "job": client.post("/api/jobs", json=wish(name)),
+        "jobs": client.post("/api/jobs/batch", json={"jobs": [wish(name)]}),
+        "group": client.post("/api/job-groups", json={"name": "g", "jobs": [{"name": "a", **wish(name)}]}),
+        "legacy": client.post("/jobs/story/trigger", json=params(name)),
+        "target": client.post("/api/targets/desk/jobs", json=wish(name)),
+        "template": client.post("/api/job-templates", json={"name": f"t {job}", **wish(name)}),
+        "template edit": client.patch(f"/api/job-templates/{template}", json={"params": params(name)}),
+        "job of a template": client.post("/api/jobs", json={"template_id": template, "params": params(name)}),
+        "schedule": client.post("/api/schedules", json={"name": f"s {job}", **cron, "steps": [wish(name)]}),
+        "schedule run": client.post(f"/api/schedules/{schedule}/run", json={"params": {"words": {"$secret": name}}}),
+        "schedule edit": client.patch(f"/api/schedules/{schedule}", json={"params": {"words": {"$secret": name}}}),
+        "edit": client.patch(f"/api/jobs/{job}", json={"params": params(name)}),
+        "direct": client.post("/api/direct/story.generate", json={"params": params(name)}),
+        "path of a task": client.post("/story/generate", json=params(name)),
+    }
+
+
+def test_every_door_refuses_the_secrets_of_others_and_unknown_ones_alike(site: Site) -> None:
+    client = site.as_(site.token("operator", tenant="shop"))
+    foreign, unknown = doors(client, "OLD"), doors(client, "NONE")
+    for door, answer in foreign.items():
+        assert (answer.status_code, answer.json().get("code")) == (422, "bad_params"), (door, answer.text)
+        assert "which is unknown, or not for story.generate of the tenant shop" in answer.text, door
+        assert answer.text.replace("OLD", "NAME") == unknown[door].text.replace("NONE", "NAME"), door
+    own = doors(client, "SHOP")
+    assert {door: answer.text for door, answer in own.items() if answer.status_code >= 400} == {}
+
+
+def test_a_secret_of_some_tasks_is_for_no_other_task(site: Site) -> None:
+    client = site.as_(site.token("operator", tenant="shop"))
+    assert client.post("/api/jobs", json=wish("ALL")).status_code == 201
+    assert said(client.post("/api/jobs", json=wish("ALL", "research.run")), "ALL") == said(
+        client.post("/api/jobs", json=wish("NONE", "research.run")), "NONE"
+    )
+
+
+def test_a_run_refuses_what_no_door_could(site: Site, database_url: str) -> None:
+    """A process without these settings places the jobs; the worker decides by its own."""
+    jobs = {}
+    for tenant in ("default", "shop"):
+        with shop(database_url) as elsewhere:
+            elsewhere.tenant = tenant
+            for name in ("OLD", "SHOP", "ALL", "NONE"):
+                for task in ("story.generate", "research.run"):
+                    jobs[tenant, name, task] = elsewhere.enqueue(task, params(name), retry=0)
+            drain(site.app)
+            rows = {key: job.row for key, job in jobs.items() if key[0] == tenant}
+            errors = {key: run.error for key in rows if (run := jobs[key].run) is not None}
+            done = {key[1:] for key, row in rows.items() if row.status.name == "COMPLETED"}
+            own = {"default": "OLD", "shop": "SHOP"}[tenant]
+            assert done == {(own, "story.generate"), (own, "research.run"), ("ALL", "story.generate")}
+            for (_, name, task), error in errors.items():
+                if (name, task) not in done:
+                    assert error == (
+                        f"params.topic asks for the secret {name}, which is unknown, or not for {task} of the tenant"
+                        f" {tenant}: add it to secrets in the worker's settings"
+                    )
+            assert len(errors) == len(rows)
+
+
+def test_the_owner_of_the_database_is_refused_what_the_settings_know(database_url: str) -> None:
+    """The worker's settings may name more secrets, so an unknown name is left to the run."""
+    with shop(database_url, secrets=SECRETS) as app:
+        app.client.tenants.create("shop")
+        with pytest.raises(BadInput, match="of the tenant default: add it"):
+            app.enqueue("story.generate", params("SHOP"))
+        app.enqueue("story.generate", params("NONE"))
+        app.enqueue("story.generate", params("OLD"))

@@ -1,0 +1,21 @@
+"""Packages of the system that tests need, installed as root on Debian and Ubuntu, by one process at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+INSTALL_SECONDS = 600.0
+
+
+def install(*packages: str) -> None:
+    """Another process of the tests may want packages too: apt refuses the second one instead of waiting."""
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    with Path(tempfile.gettempdir(), "headway-tests-apt.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for words in (["update", "-qq"], ["-o", "DPkg::Lock::Timeout=300", "install", "-y", "-qq", *packages]):
+            command = ["apt-get", *words]
+            subprocess.run(command, check=True, timeout=INSTALL_SECONDS, env=environment, stdout=subprocess.DEVNULL)

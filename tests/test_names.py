@@ -1,0 +1,50 @@
+"""Module and class names follow docs/style.md: nouns of the glossary, each class name once."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[1] / "src" / "headway"
+# Words of the field that end in -ing, and things that have no other name.
+GERUNDS_ALLOWED = {"paging", "rendering", "routing", "running", "stage_sharing", "testing", "tracing"}
+# The public data format repeats the nouns of the model, and the checker shares no code with what it checks.
+OWN_NAMES = ("api/schemas/", "api/legacy/", "verify/")
+# Suffixes that name no thing (house rule).
+EMPTY_SUFFIXES = ("Manager", "Handler", "Processor", "Helper", "Util", "Utils")
+
+
+def modules() -> list[Path]:
+    return [path for path in SOURCE.rglob("*.py") if path.name not in ("__init__.py", "__main__.py")]
+
+
+def classes() -> dict[str, list[str]]:
+    """Public class names, and the modules that define them."""
+    found = defaultdict(list)
+    for path in modules():
+        name = path.relative_to(SOURCE).as_posix()
+        if name.startswith(OWN_NAMES):
+            continue
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].append(name)
+    return found
+
+
+def test_no_module_is_named_by_a_gerund() -> None:
+    gerunds = {path.stem for path in modules() if path.stem.endswith("ing")}
+    assert gerunds <= GERUNDS_ALLOWED
+
+
+def test_a_class_name_exists_once() -> None:
+    assert {name: found for name, found in classes().items() if len(found) > 1} == {}
+
+
+def test_no_class_name_ends_in_an_empty_word() -> None:
+    assert [name for name in classes() if name.endswith(EMPTY_SUFFIXES)] == []
+
+
+def test_every_module_says_in_its_first_line_what_it_holds() -> None:
+    silent = [str(path.relative_to(SOURCE)) for path in modules() if not ast.get_docstring(ast.parse(path.read_text()))]
+    assert silent == []
