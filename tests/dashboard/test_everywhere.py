@@ -16,6 +16,7 @@ from headway.dashboard.app import PAGES
 from tests.support import browser as browsers
 from tests.support.hostile import PAYLOADS
 from tests.support.lively import lively
+from tests.support.scratch import fresh_path
 from tests.support.service import Site
 
 # Parts of pages, what leads to another, and what wants a name.
@@ -61,7 +62,7 @@ def kinds(paths: list[str]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def calm(scratch: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with lively(str(scratch / "calm.db"), tmp_path_factory.mktemp("calm")) as site:
+    with lively(fresh_path(scratch), tmp_path_factory.mktemp("calm")) as site:
         yield site
 
 
@@ -89,7 +90,7 @@ def test_everybody_can_use_every_page(browser: Browser, calm: Site, scheme: str,
 
 @pytest.fixture(scope="module")
 def hostile(scratch: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with lively(str(scratch / "hostile.db"), tmp_path_factory.mktemp("hostile"), PAYLOADS) as site:
+    with lively(fresh_path(scratch), tmp_path_factory.mktemp("hostile"), PAYLOADS) as site:
         yield site
 
 

@@ -18,6 +18,7 @@ from headway.store.queue import queue_views
 from tests.support import browser as browsers
 from tests.support.forms import csrf, fill, post, read
 from tests.support.lively import at_work
+from tests.support.scratch import fresh_path
 from tests.support.service import Site
 
 _SAID = re.compile(r'<div id="said".*?</div>\s*</div>', re.S)
@@ -410,7 +411,7 @@ def happen(site: Site, page: Page) -> None:
 
 
 def test_a_running_job_is_followed_stopped_and_resumed(browser: Browser, scratch: Path, tmp_path: Path) -> None:
-    with at_work(str(scratch / "job.db"), tmp_path) as site, browsers.tabs(browser, site.url) as tabs:
+    with at_work(fresh_path(scratch), tmp_path) as site, browsers.tabs(browser, site.url) as tabs:
         job_id = site.app.enqueue("shop.long", {"text": "<b>fog</b>"}, hold=True).id
         page = tabs.open(f"/jobs/{job_id}")
         log, state = page.locator("#log .line"), page.locator("#job-head .state")
@@ -452,7 +453,7 @@ def test_a_running_job_is_followed_stopped_and_resumed(browser: Browser, scratch
 def test_the_log_follows_the_choice_of_times(browser: Browser, scratch: Path, tmp_path: Path) -> None:
     """As a line comes, and as it stands there when the page is opened."""
     with (
-        at_work(str(scratch / "zone.db"), tmp_path) as site,
+        at_work(fresh_path(scratch), tmp_path) as site,
         browsers.tabs(browser, site.url, timezone_id="Asia/Tokyo") as tabs,
     ):
         job_id = site.app.enqueue("shop.long", {"text": "fog"}, hold=True).id

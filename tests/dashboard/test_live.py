@@ -23,6 +23,7 @@ from tests.support import browser as browsers
 from tests.support.browser import Tabs
 from tests.support.deadlines import join
 from tests.support.lively import at_work
+from tests.support.scratch import fresh_path
 from tests.support.service import Site
 from tests.support.waiting import until
 
@@ -357,7 +358,7 @@ def test_a_page_with_much_on_it_opens_almost_as_fast_as_an_empty_one(
     browser: Browser, scratch: Path, tmp_path: Path
 ) -> None:
     """In turns, and the best of each: what else the machine does meanwhile slows down some of them only."""
-    with at_work(str(scratch / "empty.db"), tmp_path) as empty, crowd(str(scratch / "crowd.db"), tmp_path) as full:
+    with at_work(fresh_path(scratch), tmp_path) as empty, crowd(fresh_path(scratch), tmp_path) as full:
         for path in ("/", "/queue"):
             with browsers.tabs(browser, empty.url) as one, browsers.tabs(browser, full.url) as other:
                 pages = [(one.open(path), one), (other.open(path), other)]
@@ -377,7 +378,7 @@ _TICKS = """(seconds) => new Promise((done) => {
 def test_a_page_stays_responsive_while_much_happens(browser: Browser, scratch: Path, tmp_path: Path) -> None:
     """Its own clock goes on ticking at 200 events a second, nearly as often as when nothing happens. A machine that
     has other things to do may spoil one look, not all of them."""
-    with crowd(str(scratch / "busy.db"), tmp_path) as site, browsers.tabs(browser, site.url) as tabs:
+    with crowd(fresh_path(scratch), tmp_path) as site, browsers.tabs(browser, site.url) as tabs:
         page = tabs.open("/queue")
         quiet, busy = 0, 0
         for _ in range(LOOKS):

@@ -17,6 +17,7 @@ from tests.support.browser import Tabs
 from tests.support.deadlines import join
 from tests.support.forms import fill, read
 from tests.support.lively import lively
+from tests.support.scratch import fresh_path
 from tests.support.service import Site
 from tests.support.waiting import until
 
@@ -146,7 +147,7 @@ def test_who_may_only_look_is_offered_nothing_to_do(site: Site) -> None:
 
 
 def test_the_page_in_the_middle_of_the_day(browser: Browser, scratch: Path, tmp_path: Path) -> None:
-    with lively(str(scratch / "day.db"), tmp_path) as site, browsers.tabs(browser, site.url) as tabs:
+    with lively(fresh_path(scratch), tmp_path) as site, browsers.tabs(browser, site.url) as tabs:
         page = tabs.open("/")
         running = page.locator("#running")
         expect(running.get_by_text("3 of 8 fog").first).to_be_visible()

@@ -18,6 +18,7 @@ from headway.store.sqlite.backup import backup
 from headway.store.sqlite.database import SqliteDatabase
 from headway.store.sqlite.version import lib_version, refuse_affected
 from tests.support.life import Life, raw_connection
+from tests.support.scratch import fresh_path
 
 # --- the library ---
 
@@ -166,7 +167,7 @@ def test_a_url_means_the_same_as_a_path(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def whole(scratch: Path) -> bytes:
     """A database with some life in it, closed, so that everything is in the one file."""
-    path = scratch / "whole.db"
+    path = Path(fresh_path(scratch))
     with Life(str(path)) as life:
         for state in ("QUEUED", "RUNNING", "PAUSED", "FAILED", "retried", "COMPLETED", "CANCELLED") * 10:
             life.in_state(state, params='{"text":"' + "x" * 300 + '"}')

@@ -26,3 +26,12 @@ def scratch_directory(*, root: Path | None = None) -> Iterator[Path]:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
+
+
+def fresh_path(root: Path) -> str:
+    """Returns the path of a database that does not exist yet, in a directory of its own below `root`.
+
+    A fixed name in the session's directory would meet the file of an earlier test, because a module fixture is made
+    again when the same process comes back to the module.
+    """
+    return str(Path(tempfile.mkdtemp(dir=root)) / "headway.db")
