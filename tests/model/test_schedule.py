@@ -259,15 +259,27 @@ def test_overlap(overlap: str, active: bool, waiting: bool, outcome: str, waits:
 
 
 def test_ticks_of_one_decision_meet_each_other() -> None:
-    """A minute of an interval of 20 s: the first fires, the others come while it is active."""
-    now = NOON + MINUTE
-    for overlap, expected in {
-        "skip": [(NOON, 1, "FIRED"), (NOON + 20_000_000, 3, "SKIPPED: overlap")],
-        "queue": [(NOON, 1, "FIRED"), (NOON + 20_000_000, 1, "FIRED"), (NOON + 40_000_000, 2, "SKIPPED: overlap")],
-        "allow": [(NOON + n * 20_000_000, 1, "FIRED") for n in range(4)],
-    }.items():
-        decision = made(define(interval=20, overlap=overlap), decided_until=NOON - 1, now=now)
-        assert shown(decision) == expected
+    """The first waited long for its jitter, so that the next one came meanwhile: both are on time."""
+    step = 20_000_000
+    times = (NOON + n * step for n in range(1_000))
+    first = next(nominal for nominal in times if jitter_of(7, nominal, 19) > 15_000_000)
+    second, fired, skipped = first + step, "FIRED", "SKIPPED: overlap"
+    for overlap, active, outcomes in (
+        ("skip", False, (fired, skipped)),
+        ("queue", False, (fired, fired)),
+        ("queue", True, (fired, skipped)),
+        ("allow", True, (fired, fired)),
+    ):
+        definition = define(interval=20, overlap=overlap, jitter=19)
+        decision = made(definition, decided_until=first - 1, now=second + 1_000_000, settle=True, active=active)
+        assert shown(decision) == [(first, 1, outcomes[0]), (second, 1, outcomes[1])]
+
+
+@pytest.mark.parametrize(("interval", "late"), [(2, 1_000_000), (20, 10_000_000), (90, 45_000_000), (3600, GRACE)])
+def test_a_tick_is_on_time_up_to_half_its_interval_and_a_minute_at_most(interval: int, late: int) -> None:
+    definition, tick = define(interval=interval, catch_up="none"), NOON + interval * 1_000_000
+    assert shown(made(definition, decided_until=NOON, now=tick + late)) == [(tick, 1, "FIRED")]
+    assert shown(made(definition, decided_until=NOON, now=tick + late + 1)) == [(tick, 1, "MISSED")]
 
 
 DOWN = {"decided_until": NOON, "now": NOON + 5 * HOUR + 30 * MINUTE}  # five ticks, all late
@@ -302,6 +314,25 @@ def test_overlap_skip_does_not_apply_to_what_is_caught_up() -> None:
     assert all(tick.waits for tick in decision.ticks[1:])
     beside = made(define(catch_up="all", cap=2, overlap="allow"), **DOWN, active=True)
     assert [tick.waits for tick in beside.ticks[1:]] == [False, True]
+
+
+@pytest.mark.parametrize("overlap", ["skip", "queue", "cancel_running"])
+def test_the_newest_tick_joins_the_line_of_its_own_catch_up(overlap: str) -> None:
+    definition = define(cron="* * * * *", catch_up="all", overlap=overlap, cap=2)
+    decision = made(definition, decided_until=NOON, now=NOON + 3 * MINUTE + 1_000_000)
+    assert shown(decision) == [(NOON + n * MINUTE, 1, "FIRED") for n in (1, 2, 3)]
+    assert [(tick.waits, tick.cancels) for tick in decision.ticks] == [(True, False)] * 3
+
+
+def test_a_tick_during_a_catch_up_joins_its_line_up_to_the_cap() -> None:
+    """Without a catch-up, and with another policy, the same tick is skipped for overlap."""
+    during = {"decided_until": NOON - 1, "now": NOON, "active": True, "waiting": True}
+    caught_up = made(define(catch_up="all", cap=3), **during, line=2)
+    assert caught_up.ticks == (TickWish(NOON, NOON, 1, "FIRED", waits=True),)
+    for definition, line in ((define(catch_up="all", cap=3), 3), (define(catch_up="all"), 0), (define(), 2)):
+        assert shown(made(definition, **during, line=line)) == [(NOON, 1, "SKIPPED: overlap")]
+    beside = made(define(catch_up="all", overlap="allow"), **during, line=2)
+    assert beside.ticks == (TickWish(NOON, NOON, 1, "FIRED"),)
 
 
 @pytest.mark.parametrize("catch_up", ["last", "none", "all"])

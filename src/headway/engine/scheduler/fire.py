@@ -17,10 +17,10 @@ from headway.engine.client.templates import in_use
 from headway.engine.tasks.task import make_job
 from headway.errors import BadInput, NotFound, Refused
 from headway.model.access.authority import Authority, check_new_params
-from headway.model.groups.group import NewGroup, NewMember, check_members
+from headway.model.groups.group import Group, NewGroup, NewMember, check_members
 from headway.model.jobs.job import Actor
 from headway.model.schedules.definition import Definition, Schedule, StepWish, stages_of
-from headway.model.schedules.ticks import LIMITED, Decision, TickWish, decide
+from headway.model.schedules.ticks import LIMITED, Decision, TickWish, decide, was_late
 from headway.model.templates import Template
 from headway.store import templates
 from headway.store.access import tenants
@@ -200,12 +200,14 @@ def fire(tx: Tx, batch: Sequence[Ready], *, now: int, settle: bool = False) -> l
 class _Unfinished:
     """The unfinished executions of a schedule.
 
-    `ids` is filled only where a new execution may have to wait for them.
+    `ids` and `caught_up` are filled only where a new execution may have to wait for them; `caught_up` means that one of
+    them belongs to a tick that was late.
     """
 
     active: bool
     waiting: bool
     ids: tuple[int, ...] = ()
+    caught_up: bool = False
 
 
 def _unfinished(tx: Tx, batch: Sequence[Ready]) -> dict[int, _Unfinished]:
@@ -220,13 +222,22 @@ def _unfinished(tx: Tx, batch: Sequence[Ready]) -> dict[int, _Unfinished]:
         for prepared in batch
         if _may_wait(prepared.definition) and found[prepared.schedule.id].active
     ]
+    definitions = {prepared.schedule.id: (prepared.definition, prepared.schedule.anchor) for prepared in batch}
     executions = {number: [group.id for group in groups.active(tx, number)] for number in patient}
     locked = groups.lock_all(tx, [group_id for ids in executions.values() for group_id in ids]) if patient else {}
     for number, ids in executions.items():
         still = [locked[group_id] for group_id in ids if locked[group_id].finished_at is None]
         waiting = any(group.stage < 0 for group in still)
-        found[number] = _Unfinished(bool(still), waiting, tuple(group.id for group in still))
+        caught_up = any(_caught_up(group, *definitions[number]) for group in still)
+        found[number] = _Unfinished(bool(still), waiting, tuple(group.id for group in still), caught_up)
     return found
+
+
+def _caught_up(group: Group, definition: Definition, anchor: int) -> bool:
+    """Returns True if an execution belongs to a tick that was late when it fired."""
+    if group.reason != "tick" or group.nominal_at is None:
+        return False
+    return was_late(definition, anchor, group.nominal_at, group.created_at)
 
 
 def _may_wait(definition: Definition) -> bool:
@@ -245,6 +256,7 @@ def _decide(
         now=now,
         active=unfinished.active,
         waiting=unfinished.waiting,
+        line=len(unfinished.ids) if unfinished.caught_up else 0,
         settle=settle,
         inactive=tenant_id in vacancies and vacancies[tenant_id] is None,
     )

@@ -12,13 +12,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
+from math import inf
 from typing import Protocol
 
 from headway.model.schedules import cron
 from headway.model.schedules.cron import Cron
 from headway.model.schedules.definition import Definition
 
-# A tick decided within this time after it was due is on time. A later one falls under catch-up.
+# A tick decided within this time after it was due is on time, if its schedule does not fire again so soon: see
+# `tolerance`. A later one falls under catch-up.
 GRACE = 60_000_000
 OVERLAP = "overlap"
 OUTSIDE = "outside start and end"
@@ -162,6 +164,18 @@ def jitter_of(schedule_id: int, nominal: int, jitter: float) -> int:
     return int.from_bytes(digest[:8], "big") * _micros(jitter) >> 64
 
 
+def tolerance(times: Times, nominal: int) -> int:
+    """Returns how late a tick may be decided and still be on time: at most half the time to the next tick."""
+    following = times.next(nominal)
+    return GRACE if following is None else min(GRACE, (following - nominal) // 2)
+
+
+def was_late(definition: Definition, anchor: int, nominal: int, decided_at: int) -> bool:
+    """Returns True if a tick that was decided then had certainly been missed before."""
+    late = decided_at - nominal - _micros(definition.jitter)
+    return late > 0 and late > tolerance(times_of(definition, anchor), nominal)
+
+
 def next_due(definition: Definition, anchor: int, schedule_id: int, after: int) -> int | None:
     """Returns when the first tick after an instant is due; None if there is no further tick."""
     nominal = times_of(definition, anchor).next(after)
@@ -199,10 +213,14 @@ class Decision:
 
 @dataclass(slots=True)
 class _Executions:
-    """The schedule's executions, updated while its ticks are decided one after another."""
+    """The schedule's executions, updated while its ticks are decided one after another.
+
+    `room` is how many ticks that are on time may join the line of a catch-up; 0 while no catch-up is under way.
+    """
 
     active: bool
     waiting: bool
+    room: float = 0
 
 
 def decide(
@@ -214,18 +232,21 @@ def decide(
     now: int,
     active: bool = False,
     waiting: bool = False,
+    line: int = 0,
     settle: bool = False,
     inactive: bool = False,
 ) -> Decision:
     """Decides all ticks that are due.
 
-    `active` means that the schedule has an unfinished execution, `waiting` that one has not started. `settle` ignores
-    jitter and decides everything up to now. `inactive` means that the tenant is inactive: no tick fires, and none is
-    caught up later.
+    `active` means that the schedule has an unfinished execution, `waiting` that one has not started. `line` is how many
+    are unfinished while a catch-up is under way, otherwise 0. `settle` ignores jitter and decides everything up to now.
+    `inactive` means that the tenant is inactive: no tick fires, and none is caught up later.
     """
     if now <= decided_until:  # the clock stepped back; decided ticks stay decided
         return Decision(decided_until, (), next_due(definition, anchor, schedule_id, decided_until))
     times, before = times_of(definition, anchor), _Executions(active, waiting)
+    if line and definition.catch_up == "all":
+        before.room = definition.cap - line
     late_until, on_time, until = _due(definition, times, schedule_id, decided_until, now, settle)
     if inactive:
         found, on_time = _span(times, decided_until, until, "SKIPPED", INACTIVE), []
@@ -252,7 +273,7 @@ def _due(
         due = max(due, nominal + jitter_of(schedule_id, nominal, definition.jitter))
         if due > now and not settle:
             return late_until, on_time, nominal - 1
-        if now - due > GRACE:
+        if now - due > tolerance(times, nominal):
             late_until = nominal
         else:
             on_time.append(nominal)
@@ -272,6 +293,8 @@ def _caught_up(
             return [*coalesced, *(_one(nominal, definition.overlap, before) for nominal in last)]
     chosen = times.last(max(after, now - _micros(definition.window)), until, definition.cap)
     missed = _span(times, after, chosen[0] - 1 if chosen else until, "MISSED")
+    if chosen:
+        before.room = inf  # those on time come right behind them
     return [*missed, *_chain(chosen, definition.overlap, before)]
 
 
@@ -289,6 +312,10 @@ def _one(nominal: int, overlap: str, before: _Executions) -> TickWish:
     if overlap == "allow" or not before.active:
         before.active = True
         return TickWish(nominal, nominal, 1, "FIRED")
+    if before.room > 0:
+        before.room -= 1
+        before.waiting = True
+        return TickWish(nominal, nominal, 1, "FIRED", waits=True)
     if overlap == "skip" or before.waiting:
         return TickWish(nominal, nominal, 1, "SKIPPED", OVERLAP)
     before.waiting = True

@@ -20,7 +20,8 @@ from headway.verify.rows import Execution, ScheduleEvent, ScheduleRow, Tick, fac
 from headway.verify.tick_oracle import Clockwork, clockwork, instant, is_tick
 
 T = TypeVar("T")
-# A tick that was decided later than this after its time was missed.
+# A tick that was decided later than this after its time was missed. If its schedule fires again before twice that time,
+# half of that gap counts instead.
 GRACE = 60_000_000
 NEVER = 2**63 - 1
 OVERLAP = "overlap"
@@ -122,9 +123,16 @@ class _Reign:
         start, end = self.bounds
         return (start is not None and nominal_at < start) or (end is not None and nominal_at > end)
 
+    def tolerance(self, nominal_at: int) -> int:
+        """Returns how late a tick may be decided and still be on time."""
+        until = nominal_at + 2 * GRACE
+        following = None if self.clock is None else self.clock.first(nominal_at, until)
+        return GRACE if following is None or self.outside(following) else (following - nominal_at) // 2
+
     def late(self, nominal_at: int, by: int) -> bool:
         """Returns True if the tick was certainly missed by then."""
-        return by - nominal_at - self.jitter > GRACE
+        late = by - nominal_at - self.jitter
+        return late > GRACE or (late > 0 and late > self.tolerance(nominal_at))
 
 
 def _next(reign: _Reign, after: int, until: int) -> int | None:
@@ -267,7 +275,7 @@ class _Ledger:
             case missed:
                 if missed != UNFIRED.get(reign.catch_up):
                     yield f"{tick.name}, and catch_up is {reign.catch_up}"
-                elif tick.decided_at - tick.until <= GRACE:
+                elif tick.decided_at - tick.until <= reign.tolerance(tick.until):
                     yield f"{tick.name}, and it was decided in time, at {tick.decided_at}"
 
     def _was_inactive(self, at: int, leeway: int) -> bool:
@@ -371,9 +379,9 @@ class _Executions:
             return
         self.unfinished = [one for one in self.unfinished if one.ended is None or one.ended > this.created]
         others = [one for one in self.unfinished if one is not this and self._met(one, this)]
-        chained = reign.catch_up == "all" and tick.decided_at - tick.nominal_at > GRACE
         if not others or reign.overlap == "allow":
             return
+        chained = reign.catch_up == "all" and any(self._was_late(one, reign) for one in (this, *others))
         what = f"{tick.name} as execution {this.id} while {others[0].id} was unfinished"
         if reign.overlap == "skip" and not chained:
             yield f"{what}, and overlap is skip"
@@ -386,6 +394,12 @@ class _Executions:
         while self.next is not None and number is not None and self.next.id <= number:
             self._take()
         return next((one for one in self.unfinished if one.id == number), None)
+
+    def _was_late(self, one: Execution, reign: _Reign) -> bool:
+        """Returns True if an execution belongs to a tick that was missed: those behind it join its line."""
+        if one.nominal_at is None or one.reason != "tick":
+            return False
+        return one.created_at - one.nominal_at > reign.tolerance(one.nominal_at)
 
     def _met(self, one: Execution, this: Execution) -> bool:
         """Returns True if the tick that fired `this` must have seen `one`.
