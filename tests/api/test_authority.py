@@ -256,3 +256,166 @@ def test_the_tenant_default_is_open_until_there_is_a_second(site: Site) -> None:
     assert code(admin.post("/api/jobs", json={"task": "sql", "params": {}})) == (403, "kind_closed")
     root.post("/api/tenants", json={"name": "press"})
     assert root.get("/api/tenants/default").json()["allow"] == ["command"]
+
+
+# --- a retry is authorised by who decided the data (clauses 6 and 7) ----------------------------------------------
+
+
+POLICY = "headway.model.groups.group.SkipRest"
+
+
+def opened(site: Site, *kinds: str) -> tuple[httpx.Client, httpx.Client, httpx.Client]:
+    """An admin of the system, and an admin and an operator of a tenant that is open for some kinds."""
+    site.app.client.tenants.create("shop")
+    root = site.as_(site.token("admin", tenant=None, name="root"), **{"Headway-Tenant": "shop"})
+    admin, operator = (site.as_(site.token(role, tenant="shop", name=role)) for role in ("admin", "operator"))
+    allow(root, *kinds)
+    return root, admin, operator
+
+
+def allow(root: httpx.Client, *kinds: str) -> None:
+    assert root.patch("/api/tenants/shop", json={"allow": list(kinds)}).status_code == 200
+
+
+def cancelled(admin: httpx.Client, answer: httpx.Response) -> str:
+    """Cancels a group, so that it can be retried; returns its path."""
+    assert answer.status_code == 201, answer.text
+    group = answer.json()
+    path = (
+        f"/api/schedule-executions/{group['execution_id']}"
+        if "execution_id" in group
+        else f"/api/job-groups/{group['group_id']}"
+    )
+    assert admin.post(f"{path}/cancel").status_code == 200
+    return path
+
+
+def test_a_closed_tenants_policy_does_not_run_again(site: Site) -> None:
+    """The attack: while the tenant was open its admin placed a group with a policy of their own, and retries it now."""
+    root, admin, operator = opened(site, "policy")
+    body = {**plan(STORY), "on_failure": POLICY}
+    group = cancelled(admin, admin.post("/api/job-groups", json=body))
+    schedule = admin.post("/api/schedules", json=minutely(steps=[STORY], on_failure=POLICY, enabled=False)).json()
+    own = f"/api/schedules/{schedule['schedule_id']}"
+    execution = cancelled(admin, operator.post(f"{own}/run"))
+    again = cancelled(admin, operator.post(f"{group}/retry"))
+    allow(root)
+    for retried in (group, again, execution):
+        for caller in (admin, operator):
+            assert code(caller.post(f"{retried}/retry")) == (403, "kind_closed"), retried
+    for path, more in (
+        ("run", {}),
+        ("enable", {}),
+        ("backfill", {"since": schedule["created_at"], "until": schedule["created_at"]}),
+    ):
+        assert code(admin.post(f"{own}/{path}", json=more)) == (403, "kind_closed"), path
+    assert code(admin.patch(own, json={"enabled": True})) == (403, "kind_closed")
+    assert code(admin.post("/api/job-groups", json=body)) == (403, "kind_closed")
+    assert root.post(f"{execution}/retry").status_code == 201
+    assert operator.post("/api/job-groups", json=plan(STORY)).status_code == 201
+
+
+def test_a_tick_of_a_closed_tenants_policy_is_skipped(site: Site) -> None:
+    from headway.engine.scheduler.scheduler import Scheduler
+
+    root, admin, _ = opened(site, "policy")
+    what = {"name": "soon", "interval": 1, "steps": [STORY], "on_failure": POLICY}
+    schedule = admin.post("/api/schedules", json=what).json()["schedule_id"]
+    allow(root)
+    scheduler = Scheduler(site.app.client)
+    while not (ticks := admin.get(f"/api/schedules/{schedule}/ticks").json()["items"]):
+        scheduler.tick()
+    while not any("not open for policy" in (tick["reason"] or "") for tick in ticks):
+        scheduler.tick()
+        ticks = admin.get(f"/api/schedules/{schedule}/ticks").json()["items"]
+
+
+def test_an_operator_retries_a_policy_of_an_author_who_may_give_it(site: Site) -> None:
+    _, admin, operator = opened(site, "policy")
+    group = cancelled(admin, admin.post("/api/job-groups", json={**plan(STORY), "on_failure": POLICY}))
+    again = cancelled(admin, operator.post(f"{group}/retry"))
+    assert operator.post(f"{again}/retry").status_code == 201, "the author is still the admin"
+
+
+def test_a_retry_of_a_group_launders_no_author(site: Site) -> None:
+    """The params of a retry belong to their first author, also when an operator or the system's admin retried them."""
+    root, admin, operator = opened(site, "command")
+    group = cancelled(admin, admin.post("/api/job-groups", json=plan(shell(EVIL))))
+    second = cancelled(admin, operator.post(f"{group}/retry"))
+    third = cancelled(admin, operator.post(f"{second}/retry"))
+    allow(root)
+    fourth = cancelled(admin, root.post(f"{third}/retry"))
+    for caller in (admin, operator):
+        assert code(caller.post(f"{fourth}/retry")) == (403, "kind_closed")
+    allow(root, "command")
+    assert operator.post(f"{fourth}/retry").status_code == 201
+
+
+def held(site: Site, admin: httpx.Client, argv: list[str]) -> int:
+    """A job of the system's admin that is held after its first run."""
+    job = admin.post("/api/jobs", json=shell(argv)).json()["job_id"]
+    paused(site, job, "shop")
+    return int(job)
+
+
+def test_params_belong_to_the_caller_who_gave_them_last(site: Site) -> None:
+    """An admin of the tenant, while it was open, put a command of their own into a job of the system's admin."""
+    root, admin, operator = opened(site, "command")
+    first = held(site, root, ["true"])
+    second = admin.post(f"/api/jobs/{first}/retry", json={"params": {"argv": EVIL}}).json()["job_id"]
+    paused(site, second, "shop")
+    waiting = root.post("/api/jobs", json=shell(["true"])).json()["job_id"]
+    assert admin.patch(f"/api/jobs/{waiting}", json={"params": {"argv": EVIL}}).status_code == 200
+    paused(site, waiting, "shop")
+    untouched = held(site, root, ["true"])
+    allow(root)
+    for job in (second, waiting):
+        assert code(operator.post(f"/api/jobs/{job}/retry")) == (403, "kind_closed")
+    assert operator.post(f"/api/jobs/{untouched}/retry").status_code == 201
+
+
+def test_an_edited_template_or_schedule_answers_for_no_old_job(site: Site) -> None:
+    """The admin of the system repairs what the tenant's admin left: only what they wrote is theirs."""
+    root, admin, operator = opened(site, "command")
+    template = admin.post("/api/job-templates", json={"name": "x", **shell(EVIL)}).json()["template_id"]
+    job = operator.post("/api/jobs", json={"template_id": template}).json()["job_id"]
+    paused(site, job, "shop")
+    schedule = admin.post("/api/schedules", json=minutely(steps=[shell(EVIL)])).json()["schedule_id"]
+    (number,) = ticked(site, schedule)
+    execution = f"/api/schedule-executions/{number}"
+    assert admin.post(f"{execution}/cancel").status_code == 200
+    allow(root)
+    for path in (f"/api/jobs/{job}/retry", f"{execution}/retry"):
+        assert operator.post(path).status_code == 403
+    harmless = {"argv": ["true"]}
+    assert root.patch(f"/api/job-templates/{template}", json={"params": harmless}).status_code == 200
+    assert root.patch(f"/api/schedules/{schedule}", json={"steps": [shell(["true"])]}).status_code == 200
+    for path in (f"/api/jobs/{job}/retry", f"{execution}/retry"):
+        assert operator.post(path).status_code == 403, path
+    allowed = operator.post("/api/jobs", json={"template_id": template})
+    assert allowed.status_code == 201
+    paused(site, allowed.json()["job_id"], "shop")
+    assert operator.post(f"/api/jobs/{allowed.json()['job_id']}/retry").status_code == 201
+
+
+def ticked(site: Site, schedule: int) -> list[int]:
+    """Executions that a schedule's own tick starts, as if its interval were over."""
+    from headway.engine.scheduler.fire import fire, ready
+
+    client = site.app.client.sibling(site.app.client.actor, "shop")
+    found = client.schedules.get(schedule)
+    prepared = ready(client, found)
+    at = found.next_at
+    assert at is not None
+    return client.database.transact("fire", lambda tx: fire(tx, [prepared], now=at))
+
+
+def test_a_worker_is_no_author(site: Site) -> None:
+    """When the first job of a chain was pruned, its automatic retry was made by a worker, which decides nothing."""
+    from headway.engine.client.authority import of_author
+    from headway.model.jobs.job import SYSTEM, Actor
+
+    client = site.app.client
+    for actor in (SYSTEM, Actor("worker", "worker-1", "host:1")):
+        assert not any(of_author(client, 1, actor.text()).may(kind) for kind in ("command", "policy"))
+    assert of_author(client, 1, client.actor.text()).may("command")

@@ -13,13 +13,14 @@ from headway.errors import NotFound
 from headway.model.access import authority as rule
 from headway.model.access.authority import ADMIN_TASKS, KINDS, OWNER, Authority, StepParams
 from headway.model.access.permissions import Role
-from headway.model.groups.group import NewMember
+from headway.model.groups.group import Group, NewMember
 from headway.model.jobs.job import Actor, JobRecord, NewJob
+from headway.model.schedules.definition import WHAT
 from headway.store import templates
 from headway.store.access import tenants, tokens
 from headway.store.db import Tx
 from headway.store.groups import advance as groups
-from headway.store.jobs import changes as jobs
+from headway.store.groups import origins
 from headway.store.schedules import schedules
 
 if TYPE_CHECKING:
@@ -45,8 +46,10 @@ def of_author(client: Client, tenant_id: int, actor: str) -> Authority:
     A token keeps its role after its revocation: that ends its requests, not the schedules it made.
     """
     author = Actor.parse(actor) if actor else None
-    if author is None or author.type not in ("token", "schedule"):
+    if author is None or author.type == "user":
         return OWNER  # a program with the address of the database
+    if author.type not in ("token", "schedule"):
+        return _NOBODY  # a worker and the system repeat the work of others, and decide no params
     try:
         with client.database.beyond().read() as tx:
             if author.type == "schedule":
@@ -154,26 +157,62 @@ def check_new_params(caller: Authority, tx: Tx, job: JobRecord) -> None:
 
 
 def check_retries(client: Client, again: Iterable[JobRecord]) -> None:
-    """Refuses a retry of an admin kind that neither the caller nor an author may give now.
-
-    The authors are the caller who enqueued the first job of the chain, and the author of its template.
-    """
+    """Refuses a retry of an admin kind that neither the caller nor an author may give now."""
     if client.visitor is None:
         return
     caller = of_caller(client)
     for job in again:
         if not caller.may(job.task):
-            authors = [of_author(client, job.tenant_id, actor) for actor in _actors(client, job)]
+            authors = _authors_of(client, job)
             if not any(author.may(job.task) for author in authors):
                 rule.check_task(authors[0], job.task)
 
 
-def _actors(client: Client, job: JobRecord) -> list[str]:
+def check_policy_again(client: Client, group: Group) -> None:
+    """Refuses a retry with a custom failure policy that neither the caller nor an author may give now.
+
+    The authors are the caller who created the first group of the chain, and the author of a schedule that has the same
+    policy now.
+    """
+    if client.visitor is None or not rule.is_custom(group.on_failure) or of_caller(client).may(rule.POLICY):
+        return
     with client.database.read() as tx:
-        found = [jobs.first_of_chain(tx, job).created_by]
-        if job.template_id is not None:
-            found.append(templates.find(tx, job.tenant_id, job.template_id).author)
-    return found
+        actors = [origins.first_of_group(tx, group).created_by]
+        for schedule in schedules.kept(tx, group.tenant_id, [group.schedule_id] if group.schedule_id else []).values():
+            if schedule.readable and schedule.parsed.on_failure == group.on_failure:
+                actors.insert(0, schedule.author)
+    authors = [of_author(client, group.tenant_id, actor) for actor in actors]
+    if not any(author.may(rule.POLICY) for author in authors):
+        rule.check_policy(authors[0], group.on_failure)
+
+
+def _authors_of(client: Client, job: JobRecord) -> list[Authority]:
+    """Returns the authorities that answer for the params of a job: of the actor who gave them, and of its template.
+
+    Both answer for what they decided only: a schedule or a template that says something else by now does not.
+    """
+    with client.database.read() as tx:
+        origin, actor = origins.of_params(tx, job)
+        same = Actor.parse(actor).type != "schedule" or _still_says(tx, origin, int(Actor.parse(actor).id))
+        template = None if job.template_id is None else templates.find(tx, job.tenant_id, job.template_id)
+    author = of_author(client, job.tenant_id, actor) if same else _NOBODY
+    if template is None:
+        return [author]
+    kept = rule.is_of(template, job.task, job.unfilled or job.params)
+    behind = of_author(client, job.tenant_id, template.author) if kept else _NOBODY
+    if Actor.parse(actor).type == "schedule" and not behind.may(job.task):
+        return [behind]  # a run of the schedule would be refused for the author of its template too
+    return [author, behind]
+
+
+def _still_says(tx: Tx, job: JobRecord, schedule_id: int) -> bool:
+    """Returns True if a schedule defines the work that it defined when it placed a job."""
+    before = schedules.definition_at(tx, schedule_id, job.created_at)
+    known = schedules.kept(tx, job.tenant_id, [schedule_id])
+    if before is None or not known:
+        return False
+    now = json.loads(known[schedule_id].definition)
+    return all(before.get(part) == now.get(part) for part in (*WHAT, "params"))
 
 
 def bound_templates(tx: Tx, tenant_id: int, names: Iterable[str]) -> str:

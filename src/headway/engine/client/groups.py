@@ -88,6 +88,7 @@ class Groups:
             again = groups.steps_to_retry(tx, group)
             desks = targets.names(tx, [job.target_id for _, job in again])
         self._may_retry(group, again)
+        authority.check_policy_again(client, group)
         authority.check_retries(client, [job for _, job in again])
         new = _retried(group, again, desks)
         group_group.check_members(new.members, known)

@@ -103,6 +103,15 @@ def check_from_template(
             raise _refused(authority, template.task, text, field=name)
 
 
+def is_of(template: Template, task: str, params: str) -> bool:
+    """Returns True if a job has what a template decides now: its task, and every param that it does not leave open."""
+    if template.task != task:
+        return False
+    given, decided = json.loads(params), template.params
+    names = {*given, *decided} - set(template.open_params)
+    return all(name in given and name in decided and given[name] == decided[name] for name in names)
+
+
 def check_policy(authority: Authority, on_failure: str | None) -> None:
     """Refuses a custom failure policy, because its module is imported."""
     if on_failure is not None and is_custom(on_failure) and not authority.may(POLICY):

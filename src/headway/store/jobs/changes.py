@@ -285,13 +285,6 @@ def insert_retry(
     return int(job_id)
 
 
-def first_of_chain(tx: Tx, job: JobRecord) -> JobRecord:
-    """Returns the job from which a chain of retries began, as far as it is kept."""
-    while job.retry_of is not None and (before := find_all(tx, [job.retry_of])):
-        job = before[job.retry_of]
-    return job
-
-
 def close_like_run(tx: Tx, job: JobRecord, run: State, actor: Actor) -> None:
     """Ends a job like its run, which has already ended.
 

@@ -200,6 +200,14 @@ def last_switch(tx: Tx, schedule_id: int) -> tuple[str, Mapping[str, object]]:
     return kind, json.loads(data)
 
 
+def definition_at(tx: Tx, schedule_id: int, at: int) -> Mapping[str, object] | None:
+    """Returns the definition that a schedule had at an instant; None if that event is pruned."""
+    for (data,) in tx.run("definition_at", id=schedule_id, at=at):
+        found: Mapping[str, object] = json.loads(data)["definition"]
+        return found
+    return None
+
+
 def silent(tx: Tx) -> list[Schedule]:
     """Returns enabled schedules without a next time."""
     return [_schedule(row) for row in tx.run("silent_schedules")]

@@ -67,6 +67,11 @@ with recursive up(id, retry_of) as (
 )
 select {job_columns} from hw_job j where j.id in (select id from down) order by j.id;
 
+-- name: edits_of_job
+-- The events that may tell of new params, latest first.
+select actor, data from hw_event where thing = 'job' and thing_id = :job_id and kind in ('job.edited', 'job.promoted')
+  and data is not null order by id desc;
+
 -- name: automatic_retry
 select {job_columns} from hw_job j where j.retry_of = :id and j.retry_auto = 1;
 

@@ -77,6 +77,10 @@ update hw_schedule set next_at = :next_at where id = :id and version = :version 
 select kind, data from hw_event where thing_id = :id and thing = 'schedule' and kind in ('schedule.created', 'schedule.enabled', 'schedule.disabled')
 order by version desc limit 1;
 
+-- name: definition_at
+-- The event with the definition that a schedule had at an instant.
+select data from hw_event where thing_id = :id and thing = 'schedule' and at <= :at order by version desc limit 1;
+
 -- name: fired_between
 select nominal_at from hw_tick where schedule_id = :schedule_id and outcome = 'FIRED' and nominal_at between :since and :until;
 
