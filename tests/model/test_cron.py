@@ -12,8 +12,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from headway.engine.client.schedules import upcoming
 from headway.errors import BadInput
-from headway.model.schedules import cron
+from headway.model.schedules import cron, timezones
+from headway.model.schedules.definition import Definition
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
@@ -349,6 +351,30 @@ def test_rare_dates_are_found_quickly() -> None:
     assert local(cron.next_tick(cron.parse("0 0 29 2 */6"), "UTC", at("2088-03-01")), "UTC") == "2116-02-29 00:00+0000"
 
 
+@pytest.mark.parametrize(
+    "text", ["0 0 29 2 *", "0 0 29 2 */6", "0 0 1 1 *", "30 2 * 3 sun", "* * * * *", "0 0 1 * mon"]
+)
+@pytest.mark.parametrize("zone", [BERLIN, "Africa/Casablanca"])
+def test_a_thousand_ticks_are_shown_quickly(text: str, zone: str) -> None:
+    """29 February comes 1,000 times in 4,100 years; nothing is remembered of the zone and the calendar."""
+    what = Definition.parse({"cron": text, "timezone": zone, "steps": [{"task": "story"}]})
+
+    def cold() -> None:
+        timezones._of_year.cache_clear()
+        cron._days_of_year.cache_clear()
+        assert len(upcoming(what, 0, at("2026-01-01"), 1000)) in (1000, 538)
+
+    assert min(timed(cold) for _ in range(4)) < 0.1
+
+
+def test_a_long_span_is_counted_by_years() -> None:
+    """9,000 years of minutes: a backfill counts the times of its span before it refuses it."""
+    span = at("1970-01-01") - 1, cron.LATEST
+    minutely = cron.parse("* * * * *")
+    assert cron.count(minutely, "UTC", *span) == (cron.LATEST + 1) // (60 * SECOND)
+    assert min(timed(lambda: cron.count(minutely, "UTC", *span)) for _ in range(4)) < 0.25
+
+
 # --- notes --------------------------------------------------------------------------------------------------------
 
 
@@ -418,3 +444,14 @@ def test_unknown_zones(name: object, problem: str) -> None:
 def test_ticks_in_an_unknown_zone() -> None:
     with pytest.raises(BadInput, match="timezone"):
         cron.next_tick(cron.parse("@daily"), "Mars/Phobos", 0)
+
+
+@pytest.mark.parametrize("year", [2099, 2100, 2137, 2437, 2500, 9996])
+def test_later_years_have_the_clock_changes_of_a_year_like_them(year: int) -> None:
+    """A year from 2100 on is derived from another one with the same leap day and weekdays: each day is looked at."""
+    for name in timezones.zone_names()[:: 1 if year == 2137 else 7]:
+        zone, found = ZoneInfo(name), list(timezones._of_year(name, year))
+        assert (found[0].start, found[-1].end) == (timezones.first_second(year), timezones.first_second(year + 1))
+        for stretch in found:
+            for second in {*range(stretch.start, stretch.end, timezones.DAY), stretch.end - 1}:
+                assert timezones._offset(zone, second) == stretch.offset, (name, year)

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from itertools import islice
 from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar
 from zoneinfo import ZoneInfo
@@ -437,12 +438,10 @@ def upcoming(definition: Definition, anchor: int, now: int, count: int) -> list[
     times, zone = times_of(definition, anchor), ZoneInfo(definition.timezone)
     expression = None if definition.cron is None else cron.parse(definition.cron)
     found: list[Preview] = []
-    at = times.next(now)
-    while at is not None and len(found) < count:
-        note = None if expression is None else cron.notes(expression, definition.timezone, at)
+    for at in islice(times.between(now, cron.LATEST), count):
+        note = None if expression is None else cron.note_of_tick(expression, definition.timezone, at)
         local = datetime.fromtimestamp(at // SECOND, zone).isoformat()
         found.append(Preview(at, local, note))
-        at = times.next(at)
     return found
 
 

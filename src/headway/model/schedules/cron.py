@@ -6,9 +6,11 @@ microseconds UTC; there are none before 1970.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from calendar import isleap
 from collections.abc import Iterator
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
+from functools import lru_cache
 from itertools import islice, pairwise
 from zoneinfo import ZoneInfo
 
@@ -22,6 +24,7 @@ __all__ = [
     "count",
     "last_ticks",
     "next_tick",
+    "note_of_tick",
     "notes",
     "parse",
     "previous_tick",
@@ -36,28 +39,66 @@ LATEST = first_second(LAST_YEAR + 1) * SECOND - 1
 SEARCH = 81 * 366 * DAY * SECOND
 
 _EPOCH = date(1970, 1, 1).toordinal()
+_YEARS = range(2000, 2028)  # a leap year and an ordinary one begin on every weekday in 28 years
 
 # --- the calendar of the wall clock -------------------------------------------------------------------------------
 
 
-def _matches(cron: Cron, day: date) -> bool:
-    in_month, in_week = day.day in cron.days, day.weekday() in cron.weekdays
-    return (in_month and in_week) if cron.both else (in_month or in_week)
+@lru_cache(maxsize=1024)
+def _days_of_year(
+    days: tuple[int, ...], months: tuple[int, ...], weekdays: tuple[int, ...], both: bool, leap: bool, weekday: int
+) -> tuple[int, ...]:
+    """Returns the matching days of a year that begins on this weekday, counted from its first day.
+
+    The two days before the year and the two after it are counted too, as they overlap the year in some time zone.
+    """
+    first = next(date(year, 1, 1) for year in _YEARS if isleap(year) == leap and date(year, 1, 1).weekday() == weekday)
+    found = []
+    for number in range(-2, 365 + leap + 2):
+        day = first + timedelta(number)
+        in_month, in_week = day.day in days, day.weekday() in weekdays
+        if day.month in months and ((in_month and in_week) if both else (in_month or in_week)):
+            found.append(number)
+    return tuple(found)
+
+
+def _year(cron: Cron, year: int) -> tuple[int, tuple[int, ...]]:
+    """Returns the first day of a year, counted from 1970, and its matching days."""
+    first = date(year, 1, 1)
+    matching = _days_of_year(cron.days, cron.months, cron.weekdays, cron.both, isleap(year), first.weekday())
+    return first.toordinal() - _EPOCH, matching
+
+
+def _days_by_year(
+    cron: Cron, first: int, last: int, *, backwards: bool = False
+) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yields the first day of each year and the matching days in it, ascending."""
+    if last < first:
+        return
+    years = range(_year_of(first), _year_of(last) + 1)
+    for year in reversed(years) if backwards else years:
+        begin, matching = _year(cron, year)
+        low, high = max(first - begin, 0), min(last - begin, 364 + isleap(year))
+        yield begin, matching[bisect_left(matching, low) : bisect_right(matching, high)]
 
 
 def _days(cron: Cron, first: int, last: int, *, backwards: bool = False) -> Iterator[int]:
     """Yields the matching days, counted from 1970."""
-    number, step = (last, -1) if backwards else (first, 1)
-    while first <= number <= last:
-        day = date.fromordinal(number + _EPOCH)
-        if day.month in cron.months:
-            if _matches(cron, day):
-                yield number
-            number += step
-        elif backwards:
-            number -= day.day
-        else:
-            number = date(day.year + day.month // 12, day.month % 12 + 1, 1).toordinal() - _EPOCH
+    for begin, some in _days_by_year(cron, first, last, backwards=backwards):
+        for day in reversed(some) if backwards else some:
+            yield begin + day
+
+
+def _count_days(cron: Cron, first: int, last: int) -> int:
+    return sum(len(some) for _, some in _days_by_year(cron, first, last))
+
+
+def _matches(cron: Cron, day: int) -> bool:
+    return _count_days(cron, day, day) > 0
+
+
+def _year_of(day: int) -> int:
+    return date.fromordinal(day + _EPOCH).year
 
 
 def _walls(cron: Cron, begin: int, end: int, *, backwards: bool = False) -> Iterator[int]:
@@ -70,10 +111,19 @@ def _walls(cron: Cron, begin: int, end: int, *, backwards: bool = False) -> Iter
 
 
 def _count_walls(cron: Cron, begin: int, end: int) -> int:
-    return sum(
-        bisect_left(cron.times, end - day * DAY) - bisect_left(cron.times, begin - day * DAY)
-        for day in _days(cron, begin // DAY, (end - 1) // DAY)
-    )
+    """Returns the number of matching wall-clock times; days that lie in the span as a whole are not looked at."""
+    if begin >= end:
+        return 0
+    first, last = begin // DAY, (end - 1) // DAY
+    if first == last:
+        return _count_times(cron, begin - first * DAY, end - first * DAY) * _matches(cron, first)
+    edges = _count_times(cron, begin - first * DAY, DAY) * _matches(cron, first)
+    edges += _count_times(cron, 0, end - last * DAY) * _matches(cron, last)
+    return edges + len(cron.times) * _count_days(cron, first + 1, last - 1)
+
+
+def _count_times(cron: Cron, begin: int, end: int) -> int:
+    return bisect_left(cron.times, end) - bisect_left(cron.times, begin)
 
 
 def shortest_gap(cron: Cron) -> int:
@@ -92,10 +142,15 @@ def _on_neighbouring_days(cron: Cron) -> bool:
 # --- ticks --------------------------------------------------------------------------------------------------------
 
 
+def _stretches(cron: Cron, zone: str, low: int, high: int, *, backwards: bool = False) -> Iterator[Stretch]:
+    """Yields the stretches of the years that have a matching day: 29 February leaves out three years of four."""
+    return stretches(zone, low, high, lambda year: bool(_year(cron, year)[1]), backwards=backwards)
+
+
 def ticks(cron: Cron, zone: str, after: int, until: int) -> Iterator[int]:
     """Yields the nominal times after `after` up to and including `until`, ascending."""
     low, high = _seconds(after, until)
-    for stretch in stretches(zone, low, high):
+    for stretch in _stretches(cron, zone, low, high):
         moved, begin, end = _part(cron, stretch, low, high)
         if moved:
             yield stretch.start * SECOND
@@ -105,7 +160,7 @@ def ticks(cron: Cron, zone: str, after: int, until: int) -> Iterator[int]:
 
 def _backwards(cron: Cron, zone: str, after: int, until: int) -> Iterator[int]:
     low, high = _seconds(after, until)
-    for stretch in stretches(zone, low, high, backwards=True):
+    for stretch in _stretches(cron, zone, low, high, backwards=True):
         moved, begin, end = _part(cron, stretch, low, high)
         for wall in _walls(cron, begin, end, backwards=True):
             yield (wall - stretch.offset) * SECOND
@@ -116,7 +171,7 @@ def _backwards(cron: Cron, zone: str, after: int, until: int) -> Iterator[int]:
 def count(cron: Cron, zone: str, after: int, until: int) -> int:
     """Returns the number of ticks in the span; counts by days instead of one by one."""
     low, high = _seconds(after, until)
-    parts = (_part(cron, stretch, low, high) for stretch in stretches(zone, low, high))
+    parts = (_part(cron, stretch, low, high) for stretch in _stretches(cron, zone, low, high))
     return sum(moved + _count_walls(cron, begin, end) for moved, begin, end in parts)
 
 
@@ -168,9 +223,12 @@ def _gap(cron: Cron, stretch: Stretch) -> Iterator[int]:
 
 
 def notes(cron: Cron, zone: str, instant: int) -> str | None:
-    """Describes how a clock change affects this tick; None for an ordinary tick."""
-    if not count(cron, zone, instant - 1, instant):
-        return None
+    """Describes how a clock change affects this instant; None for an ordinary tick and for what is no tick."""
+    return note_of_tick(cron, zone, instant) if count(cron, zone, instant - 1, instant) else None
+
+
+def note_of_tick(cron: Cron, zone: str, instant: int) -> str | None:
+    """Describes how a clock change affects this tick; None for an ordinary one."""
     second = instant // SECOND
     stretch = next(stretches(zone, second, second + 1))
     lost = [] if cron.elapsed or second != stretch.start else list(_gap(cron, stretch))

@@ -5,9 +5,10 @@ Wall-clock time is counted in seconds, as if it were UTC, so that gaps and folds
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from calendar import isleap
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import cache, lru_cache
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -15,6 +16,8 @@ from headway.model.values.json import refuse, similar
 
 DAY = 86_400
 LAST_YEAR = 9998  # a zone ahead of UTC must stay within Python's calendar
+# From this year on every zone follows one rule; before it, single changes are listed (Africa/Casablanca until 2087).
+RULED = 2100
 
 # Names without a fixed meaning, or with a meaning that depends on the machine.
 _NOT_ZONES = {"localtime", "Factory", "posixrules"}
@@ -72,12 +75,17 @@ def _city(name: str) -> str:
     return name.rsplit("/", 1)[-1].replace("_", "").replace(" ", "")
 
 
-def stretches(zone: str, low: int, high: int, *, backwards: bool = False) -> Iterator[Stretch]:
-    """Yields the stretches that overlap the UTC seconds from `low` to before `high`, cut at years."""
+def stretches(
+    zone: str, low: int, high: int, wanted: Callable[[int], bool] | None = None, *, backwards: bool = False
+) -> Iterator[Stretch]:
+    """Yields the stretches that overlap the UTC seconds from `low` to before `high`, cut at years.
+
+    Years that are not wanted are left out, and their clock changes are not looked for.
+    """
     if low >= high:
         return
     years = range(_year(low), _year(high - 1) + 1)
-    for year in reversed(years) if backwards else years:
+    for year in filter(wanted, reversed(years) if backwards else years):
         found = _of_year(zone, year)
         ordered = reversed(found) if backwards else found
         yield from (stretch for stretch in ordered if stretch.start < high and stretch.end > low)
@@ -93,6 +101,12 @@ def first_second(year: int) -> int:
 
 @lru_cache(maxsize=16_384)
 def _of_year(zone: str, year: int) -> tuple[Stretch, ...]:
+    alike = year if year < RULED else _first_like(isleap(year), date(year, 1, 1).weekday())
+    if alike != year:
+        later = first_second(year) - first_second(alike)
+        return tuple(
+            Stretch(one.start + later, one.end + later, one.offset, one.shown + later) for one in _of_year(zone, alike)
+        )
     begin, end = first_second(year), first_second(year + 1)
     # Starts two days earlier, to know of a clock that was put back just before the year, by at most a day.
     changes = _changes(ZoneInfo(check_zone(zone)), begin - 2 * DAY, end)
@@ -105,16 +119,23 @@ def _of_year(zone: str, year: int) -> tuple[Stretch, ...]:
     return tuple(found)
 
 
+@cache
+def _first_like(leap: bool, weekday: int) -> int:
+    """Returns the first ruled year with these properties, on which alone the rule of a zone depends."""
+    ruled = range(RULED, RULED + 40)
+    return next(year for year in ruled if isleap(year) == leap and date(year, 1, 1).weekday() == weekday)
+
+
 def _changes(zone: ZoneInfo, begin: int, end: int) -> list[tuple[int, int]]:
     """Returns the offset at `begin` and each later one, with its first second.
 
-    Since 1970 every offset lasted at least six days, so that one sample per day finds them all.
+    Since 1970 every offset lasted at least six days, so that one sample in five days finds them all.
     """
     changes = [(begin, _offset(zone, begin))]
-    for day in range(begin, end, DAY):
-        offset = _offset(zone, day + DAY)
+    for before in range(begin, end, 5 * DAY):
+        low, high = before, min(before + 5 * DAY, end)
+        offset = _offset(zone, high)
         if offset != changes[-1][1]:
-            low, high = day, day + DAY
             while high - low > 1:
                 middle = (low + high) // 2
                 low, high = (low, middle) if _offset(zone, middle) == offset else (middle, high)
