@@ -1,25 +1,27 @@
 """Reads and compares a file of templates, schedules, targets and webhooks (`headway apply`). Pure.
 
-All problems of a file are reported together. Things that the file does not name stay unchanged.
+The problems of a file are reported together. Things that the file does not name stay unchanged.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, time
+from itertools import islice
 from typing import Any
 
 from headway.errors import BadInput
 from headway.model import templates as templates
-from headway.model.schedules.definition import WHAT, WHEN, Definition, StepWish
+from headway.model.schedules.definition import FIELDS, WHAT, WHEN, Definition, StepWish
+from headway.model.values import toml
 from headway.model.values.json import check_name, check_note, check_task_name, closest
 from headway.model.webhooks.webhook import check_description, check_events, check_tries, check_url
 
 TABLES = ("templates", "schedules", "targets", "webhooks")
+# Problems that one answer lists. The search for more of them ends here, as each can take a parse of its own.
+MOST_PROBLEMS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,8 @@ class _Reader:
             return
         lines, names = self._lines(table, len(found)), set[str]()
         for n, entry in enumerate(found):
-            given = {name: _plain(value) for name, value in entry.items()}
+            self.refuse_many()
+            given = dict(entry)
             place = f"{self.file}{lines[n]}: {table}[{n}]"
             try:
                 known = given.pop(key, None) or ""
@@ -124,14 +127,18 @@ class _Reader:
             names.add(name)
             yield f"{place} {name}", name, given
 
+    def refuse_many(self) -> None:
+        if len(self.problems) > MOST_PROBLEMS:
+            refuse(self.file, self.problems)
+
     def _lines(self, table: str, count: int) -> list[str]:
         """Returns the lines of the tables' headings, which tomllib does not report; else empty texts."""
-        headings = [
-            f":{number}"
-            for number, line in enumerate(self.text.split("\n"), 1)
-            if re.match(rf"\s*\[\[\s*{table}\s*\]\]", line)
-        ]
-        return headings if len(headings) == count else [""] * count
+        lines: list[str] = []
+        number, seen = 1, 0
+        for heading in re.finditer(rf"^[ \t]*\[\[[ \t]*{table}[ \t]*\]\]", self.text, re.MULTILINE) if count else ():
+            number, seen = number + self.text.count("\n", seen, heading.start()), heading.start()
+            lines.append(f":{number}")
+        return lines if len(lines) == count else [""] * count
 
     def template(self, place: str, name: str, given: dict[str, Any]) -> TemplateWish | None:
         before, task = len(self.problems), given.pop("task", None)
@@ -149,7 +156,8 @@ class _Reader:
         before, enabled = len(self.problems), given.pop("enabled", None)
         if enabled is not None and not isinstance(enabled, bool):
             self.problems.append(f"{place}: enabled must be true or false")
-        self.problems += [f"{place}: {problem}" for problem in _definition_problems(given)]
+        found = islice(_definition_problems(given), MOST_PROBLEMS)
+        self.problems += [f"{place}: {problem}" for problem in found]
         return None if len(self.problems) > before else ScheduleWish(place, name, Definition.parse(given), enabled)
 
     def target(self, place: str, name: str, given: dict[str, Any]) -> TargetWish | None:
@@ -196,13 +204,11 @@ def _check_switch(value: object) -> bool:
 
 
 def read(text: str, file: str) -> Manifest:
-    """Parses a file, or raises one BadInput with all its problems."""
+    """Parses a file, or raises one BadInput with its problems."""
     reader = _Reader(file, text)
-    try:
-        tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise BadInput(f"{file}: is not TOML: {error}", field="file") from None
+    tree = toml.loads(text, file=file)
     for name in tree:
+        reader.refuse_many()
         if name not in TABLES:
             near = closest(name, TABLES)
             hint = f"did you mean [[{near}]]?" if near else f"it has {', '.join(f'[[{one}]]' for one in TABLES)}"
@@ -218,26 +224,19 @@ def read(text: str, file: str) -> Manifest:
 
 
 def refuse(file: str, problems: Sequence[str]) -> None:
-    if problems:
-        raise BadInput("\n".join(problems), code="bad_file", problems=list(problems), subject=file)
-
-
-def _plain(value: Any) -> Any:
-    """Converts TOML dates and times to text."""
-    match value:
-        case date() | time():
-            return value.isoformat()
-        case list():
-            return [_plain(item) for item in value]
-        case dict():
-            return {name: _plain(item) for name, item in value.items()}
-    return value
+    """Raises one BadInput with all problems, or with the first ones if there are very many."""
+    shown = list(problems[:MOST_PROBLEMS])
+    if len(shown) < len(problems):
+        shown.append(f"{file}: there are more problems: mend these {MOST_PROBLEMS} first")
+    if shown:
+        raise BadInput("\n".join(shown), code="bad_file", problems=shown, subject=file)
 
 
 def _definition_problems(given: Mapping[str, Any]) -> Iterator[str]:
     """Yields the problem of every wrong field: parses, replaces the wrong field, and parses again."""
-    rest = dict(given)
-    for _ in range(len(given) + len(WHEN) + len(WHAT)):
+    # More than these cannot all be fields of a schedule, so that the first ones have problems enough.
+    rest = dict(islice(given.items(), MOST_PROBLEMS + len(FIELDS)))
+    for _ in range(len(rest) + len(WHEN) + len(WHAT)):
         try:
             Definition.parse(rest)
             return

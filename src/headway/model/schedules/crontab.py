@@ -14,11 +14,12 @@ from headway.errors import BadInput
 from headway.model.schedules import cron
 from headway.model.values.json import MAX_NAME
 
-_SETTING = re.compile(r"""\s*("[^"]*"|'[^']*'|[A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*""")
+# A value's blanks are stripped later: a pattern that strips them looks at each of them many times.
+_SETTING = re.compile(r"""\s*("[^"]*"|'[^']*'|[A-Za-z_][A-Za-z0-9_]*)\s*=(.*)""")
 _HEADING = re.compile(r"#\s*(m\s+h\s|minute\s+hour|\*\s+\*)|#\s*[-=#*|.┌│└]", re.IGNORECASE)
 _PERCENT = re.compile(r"(\\?)%")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=\S*")
-_SEPARATOR = re.compile(r"\s*(?:&&|\|\||;|\|)\s*")
+_SEPARATOR = re.compile(r"&&|\|\||;|\|")
 # Settings of cron itself. Headway sends no mail, and its delay is `jitter`.
 _OF_CRON = ("MAILTO", "MAILFROM", "RANDOM_DELAY", "CRON_WITHIN", "CONTENT_TYPE", "CONTENT_TRANSFER_ENCODING")
 # Programs that run another program, which names the line.
@@ -68,7 +69,7 @@ class _Reader:
             if not _HEADING.match(text):
                 self.remark.append(text.lstrip("#").strip())
         elif (setting := _SETTING.fullmatch(line)) is not None:
-            self._set(number, setting[1].strip("\"'"), _unquoted(setting[2]))
+            self._set(number, setting[1].strip("\"'"), _unquoted(setting[2].strip()))
             self.remark = []
         else:
             self._entry(number, text)
