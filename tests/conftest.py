@@ -59,8 +59,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture
 def figure(record_property: Callable[[str, object], None]) -> figures.Figure:
-    """Takes a line that the run prints at its end."""
-    return lambda text: record_property(figures.NAME, text)
+    """Takes a line that the run prints at its end, or adds a count to the run's sum."""
+    return lambda text, count=None: record_property(figures.NAME, (text, count))
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -16,9 +17,10 @@ from headway.engine.worker.config import WorkerConfig
 from headway.engine.worker.worker import Worker
 from headway.runtime import settle
 from headway.verify import check
+from tests.support.figures import Figure
 from tests.support.waiting import PATIENCE, until
 
-ROUNDS = 25
+ROUNDS = 500 if os.environ.get("HEADWAY_PROOF") else 25
 INNOCENT = 3
 
 
@@ -68,7 +70,7 @@ def app(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
         yield one
 
 
-def test_a_blocked_loop_ends_the_innocent_unpaid_and_the_blocker_as_it_was_asked(app: App) -> None:
+def test_a_blocked_loop_ends_the_innocent_unpaid_and_the_blocker_as_it_was_asked(app: App, figure: Figure) -> None:
     block = Block()
     app.task("blocks", retry=0)(block.blocks)
     app.task("innocent", retry=1)(block.innocent)
@@ -77,7 +79,7 @@ def test_a_blocked_loop_ends_the_innocent_unpaid_and_the_blocker_as_it_was_asked
             app, block, ("here", "task", "callback")[number % 3], ("timeout", "cancel", "bystander")[number // 3 % 3]
         )
     assert check(app.database, quiet=True).findings == []
-    print(f"{ROUNDS} loops were blocked, with {INNOCENT} innocent jobs each: all of those were repeated unpaid")
+    figure(f"event loops blocked by a task, with {INNOCENT} innocent jobs beside each", ROUNDS)
 
 
 def one_round(app: App, block: Block, kind: str, why: str) -> None:

@@ -15,6 +15,7 @@ from headway.engine.execution.child_process import Child
 from headway.engine.execution.context import WorkItem
 from headway.model.jobs.outcome import Outcome
 from tests.engine.test_child import Recorder, result_of
+from tests.support.figures import Figure
 from tests.support.tasks_for_dirt import DIRT
 
 TASKS = "tests.support.tasks_for_dirt"
@@ -65,12 +66,13 @@ def slot() -> Iterator[Slot]:
 
 
 @pytest.mark.parametrize("kind", sorted(DIRT))
-def test_dirt_is_gone_for_the_next_job(slot: Slot, tmp_path: Path, kind: str) -> None:
+def test_dirt_is_gone_for_the_next_job(slot: Slot, tmp_path: Path, kind: str, figure: Figure) -> None:
     folder = str(tmp_path)
     clean = slot.result("look", kind=kind, folder=folder)
     assert slot.result("soil", kind=kind, folder=folder) != clean, "the task did not make any dirt"
     assert kind in BY_PRIVILEGE or slot.child.usable == (kind not in REPLACED)
     assert slot.result("look", kind=kind, folder=folder) == clean
+    figure("kinds of dirt in a task's process, gone for the next job", 1)
 
 
 def test_there_are_forty_kinds(slot: Slot) -> None:

@@ -59,9 +59,10 @@ def serving(url: str) -> Iterator[App]:
 
 
 @pytest.fixture
-def line(postgres_url: str) -> Iterator[LateCommits]:
+def line(postgres_url: str, figure: Figure) -> Iterator[LateCommits]:
     with late_commits(postgres_url) as line:
         yield line
+        figure("commits cut off from their client", line.cuts)
 
 
 def count(app: App, text: str) -> int:
@@ -111,7 +112,7 @@ def test_commits_under_way_at_the_read_back_leave_no_ghosts(
         known, logged = ended(near), lines_logged(near)
         findings = check(near.database, quiet=True).findings
         worker.close()
-    figure(f"{line.cuts} commits cut off from their client, {line.late} of them arrived late; {dict(failed)}")
+    figure(f"of {line.cuts} commits of turns cut off from their client {line.late} arrived late; {dict(failed)}")
     assert sorted(worker.pool.free) == [0, 1, 2]
     assert known["job.completed"] == made
     assert known["job.late_write_rejected"] == 0
@@ -123,7 +124,7 @@ def test_commits_under_way_at_the_read_back_leave_no_ghosts(
 
 
 def test_a_reservation_under_way_when_it_is_looked_for_does_not_close_its_lane(
-    line: LateCommits, postgres_url: str, figure: Figure
+    line: LateCommits, postgres_url: str
 ) -> None:
     with serving(postgres_url) as near, serving(line.url) as far:
         holder = ReservationHolder(far.database, HolderConfig())
@@ -144,7 +145,6 @@ def test_a_reservation_under_way_when_it_is_looked_for_does_not_close_its_lane(
             assert active == 0, f"{active} reservations stay after {line.cuts} cuts, and {holder.places} are known"
         findings = check(near.database, quiet=True).findings
         holder.close()
-    figure(f"{line.cuts} commits of reservations cut off from their client, {line.late} of them arrived late")
     assert line.cuts >= RESERVATIONS
     assert not findings
 

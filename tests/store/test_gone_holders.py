@@ -32,6 +32,7 @@ from headway.testing import FrozenClock
 from headway.verify import check
 from tests.support.blackhole import Blackhole, blackhole
 from tests.support.deadlines import read_line
+from tests.support.figures import Figure
 from tests.support.life import TASK, Life
 from tests.support.pgbouncer import Pooler
 from tests.support.postgres import fresh_database
@@ -169,13 +170,16 @@ def frozen_after(server: str, template: str, kind: str, count: int) -> float:
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_machine_that_is_gone_after_any_message_of_a_turn(postgres_server: str, postgres_template: str) -> None:
+def test_a_machine_that_is_gone_after_any_message_of_a_turn(
+    postgres_server: str, postgres_template: str, figure: Figure
+) -> None:
     given = (postgres_server, postgres_template)
     tries = [(kind, count) for kind in TURNS for count in range(len(messages(*given, kind)))]
     tries *= 20 if LONG else 2
     with ThreadPoolExecutor(AT_A_TIME) as threads:
         waited = list(threads.map(lambda one: frozen_after(*given, *one), tries))
-    print(f"{len(tries)} machines gone, the others waited for {max(waited):.1f} s at most")
+    figure("machines gone between two messages of a turn", len(tries))
+    figure(f"beside a machine that is gone the others wait for {max(waited):.1f} s at most")
     assert len(tries) >= 120
 
 

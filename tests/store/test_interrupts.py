@@ -28,6 +28,7 @@ from headway.store.sqlite import checkpoints, waiter
 from headway.store.sqlite import database as sqlite_database
 from headway.store.sqlite import transaction as sqlite_transaction
 from headway.store.sqlite.database import SqliteDatabase
+from tests.support.figures import Figure
 from tests.support.waiting import until
 
 LONG = os.environ.get("HEADWAY_PROOF") == "1"
@@ -37,6 +38,7 @@ FILES = {module.__file__ for module in (*SEAM, group_commit, psycopg_pool.pool)}
 STRIDE = 1 if LONG else 7
 STORM_SECONDS = 20.0 if LONG else 1.5
 PATIENCE = 20.0
+LINES = "interrupts at a line of an acquire or release, each line once"
 
 
 class Interrupt(BaseException):
@@ -153,21 +155,21 @@ ACTS = [enqueue, look, several]
 
 @pytest.mark.parametrize("act", ACTS, ids=lambda act: act.__name__)
 def test_an_interrupt_at_any_line_leaves_nothing_taken(
-    app: App, other_thread: ThreadPoolExecutor, act: Callable[[App], object]
+    app: App, other_thread: ThreadPoolExecutor, act: Callable[[App], object], figure: Figure
 ) -> None:
     count = every_place(app, other_thread, act, "line", 1, 1)
     assert count > 20
-    print(f"{act.__name__}: {count} lines")
+    figure(LINES, count)
 
 
 @pytest.mark.parametrize("act", ACTS, ids=lambda act: act.__name__)
 def test_an_interrupt_at_any_bytecode_leaves_nothing_taken(
-    app: App, other_thread: ThreadPoolExecutor, act: Callable[[App], object]
+    app: App, other_thread: ThreadPoolExecutor, act: Callable[[App], object], figure: Figure
 ) -> None:
     first = 1 if LONG else 1 + os.getpid() % STRIDE
     count = every_place(app, other_thread, act, "opcode", first, STRIDE)
     assert count > 5
-    print(f"{act.__name__}: {count} bytecodes, one in {STRIDE} from {first}")
+    figure(f"interrupts at a bytecode of an acquire or release, one in {STRIDE} of all", count)
 
 
 def every_place(
@@ -186,7 +188,7 @@ def every_place(
 
 
 def test_an_interrupt_while_the_pool_is_empty_arrives_as_itself(
-    postgres_url: str, other_thread: ThreadPoolExecutor
+    postgres_url: str, other_thread: ThreadPoolExecutor, figure: Figure
 ) -> None:
     """Between the release of a condition's lock and its wait, the standard library hides it behind a RuntimeError."""
     with App(database=postgres_url) as app:
@@ -197,6 +199,7 @@ def test_an_interrupt_while_the_pool_is_empty_arrives_as_itself(
             refuse_leftovers(app, other_thread)
             nth += 1
     assert nth > 10
+    figure(LINES, nth - 1)
 
 
 def _enqueue_on_empty_pool(app: App, other_thread: ThreadPoolExecutor) -> None:
@@ -249,8 +252,8 @@ def storm() -> Iterator[list[int]]:
 
 # Python reports what comes in the middle of a finaliser, and goes on.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_storm_of_signals_leaves_nothing_taken(app: App, other_thread: ThreadPoolExecutor) -> None:
-    until, struck, done = time.monotonic() + STORM_SECONDS, 0, 0
+def test_a_storm_of_signals_leaves_nothing_taken(app: App, other_thread: ThreadPoolExecutor, figure: Figure) -> None:
+    until, struck = time.monotonic() + STORM_SECONDS, 0
     threads = [threading.Thread(target=_enqueue_until, args=(app, until), daemon=True) for _ in range(2)]
     for one in threads:
         one.start()
@@ -260,7 +263,6 @@ def test_a_storm_of_signals_leaves_nothing_taken(app: App, other_thread: ThreadP
             try:
                 app.tasks["t"].enqueue()
                 app.job(1)
-                done += 1
                 armed[0] = 0
             except Interrupt:
                 struck += 1
@@ -268,7 +270,7 @@ def test_a_storm_of_signals_leaves_nothing_taken(app: App, other_thread: ThreadP
         one.join(PATIENCE)
         assert not one.is_alive()
     refuse_leftovers(app, other_thread)
-    print(f"{struck} interrupts, {done} not interrupted")
+    figure("interrupts from a storm of signals", struck)
     assert struck > 20
 
 

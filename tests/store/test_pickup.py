@@ -19,6 +19,7 @@ from headway.store.sqlite import checkpoints
 from headway.store.sqlite.database import SqliteDatabase
 from headway.store.sqlite.transaction import SqliteTx
 from tests.support.deadlines import read_line
+from tests.support.figures import Figure
 from tests.support.life import Life
 from tests.support.waiting import PATIENCE
 
@@ -61,7 +62,7 @@ def halted_commit(process: subprocess.Popen[str]) -> float:
     return float(read_line(process.stdout))
 
 
-def test_a_commit_that_stood_still_is_noticed_when_it_ends(database: SqliteDatabase) -> None:
+def test_a_commit_that_stood_still_is_noticed_when_it_ends(database: SqliteDatabase, figure: Figure) -> None:
     """The log was written long before, and nothing else is: an event without its commit is not forgotten."""
     late = []
     with halting(database.path) as process, ThreadPoolExecutor(1) as pool:
@@ -74,7 +75,7 @@ def test_a_commit_that_stood_still_is_noticed_when_it_ends(database: SqliteDatab
             seen, at = woken.result(PATIENCE)
             assert seen, f"asleep for {ASLEEP} s beside a commit that was there"
             late.append(at - returned)
-    print(f"{ROUNDS} commits that stood still for {HALTED} s, noticed after", [f"{1000 * one:.1f} ms" for one in late])
+    figure(f"{ROUNDS} commits that stood still for {HALTED} s were noticed {1000 * max(late):.1f} ms after, at most")
 
 
 # --- the log ---
@@ -131,7 +132,7 @@ def write_until(life: Life, ended: threading.Event) -> None:
         add(life)
 
 
-def test_the_log_does_not_grow_beside_writers_that_never_pause(sqlite_url: str) -> None:
+def test_the_log_does_not_grow_beside_writers_that_never_pause(sqlite_url: str, figure: Figure) -> None:
     """Two handles are as good as two processes here: each has its own lock, threads and connections."""
     ended = threading.Event()
     with Life(sqlite_url) as life, Life(sqlite_url) as other, ThreadPoolExecutor(1) as pool:
@@ -142,7 +143,7 @@ def test_the_log_does_not_grow_beside_writers_that_never_pause(sqlite_url: str) 
             ended.set()
         writing.result(PATIENCE)
         size = os.stat(sqlite_url + "-wal").st_size // 4096
-        print(f"the log had {size} pages at most")
+        figure(f"the log beside two writers that never pause has {size} pages at most")
         assert size < 5 * checkpoints.LOG_PAGES_AT_MOST
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,11 +21,13 @@ from headway.store.postgres import session
 from headway.store.postgres.transaction import PostgresTx
 from headway.testing import FrozenClock
 from headway.verify import check
+from tests.support.figures import Figure
 from tests.support.life import BROKEN, TASK, Life
 from tests.support.postgres import fresh_database
 from tests.support.schedules import Clockwork
 from tests.support.waiting import at_once
 
+ROUNDS = 8 if os.environ.get("HEADWAY_PROOF") else 1
 EVIL = "evil, public, pg_catalog"
 HOSTILE = [
     ("default_transaction_isolation", "repeatable read"),
@@ -223,13 +226,14 @@ def linger(life: Life) -> None:
 
 
 @pytest.mark.usefixtures("evil")
-@pytest.mark.parametrize(("number", "setting", "value"), [(n, *pair) for n, pair in enumerate(HOSTILE)])
-def test_a_life_under_a_hostile_setting(ground: Ground, number: int, setting: str, value: str) -> None:
+@pytest.mark.parametrize(("number", "setting", "value"), [(n, *pair) for n, pair in enumerate(HOSTILE * ROUNDS)])
+def test_a_life_under_a_hostile_setting(ground: Ground, number: int, setting: str, value: str, figure: Figure) -> None:
     with ground.hostile(setting, value, role=bool(number % 2)), Life(ground.url, clock=ground.clock) as life:
         live(life)
         in_pairs(life, 8 if "isolation" in setting else 1)
         assert [str(one) for one in check(life.database).findings] == []
     assert ground.raw.execute("select count(*) from evil.hw_job").fetchall() == [(0,)]
+    figure("lives of a job under a hostile setting of the server, the database or the role", 1)
 
 
 def test_there_are_sixty_settings() -> None:
