@@ -10,6 +10,7 @@ import pytest
 
 from headway import App
 from tests.support.cli import line_of, running, until
+from tests.support.figures import Figure
 from tests.support.tasks_with_daemons import DEATHS, escape, innocent, leave
 
 pytestmark = pytest.mark.alone
@@ -49,11 +50,11 @@ def children_of(pid: int) -> dict[int, str]:
 
 
 @pytest.mark.parametrize("command", ["work", "up"])
-def test_no_daemon_outlives_its_dead_task(command: str, sqlite_url: str, tmp_path: Path) -> None:
+def test_no_daemon_outlives_its_dead_task(command: str, database_url: str, tmp_path: Path, figure: Figure) -> None:
     trees = TREES if command == "work" else 2
     with (
-        app_of(sqlite_url) as app,
-        running(command, "--app", f"{MODULE}:app", "--slots", 4, cwd=tmp_path, database=sqlite_url) as process,
+        app_of(database_url) as app,
+        running(command, "--app", f"{MODULE}:app", "--slots", 4, cwd=tmp_path, database=database_url) as process,
     ):
         line_of(process.stderr, "Ctrl-C")
         for number in range(trees):
@@ -69,14 +70,14 @@ def test_no_daemon_outlives_its_dead_task(command: str, sqlite_url: str, tmp_pat
             os.close(roster)
         zombies = [pid for pid, state in children_of(process.pid).items() if state == "Z"]
         assert zombies == []
-    print(f"{trees} trees of daemons, none survived")
+    figure("trees of daemons whose task died, none survived", trees)
 
 
-def test_no_daemon_outlives_a_task_that_sent_it_to_the_worker(sqlite_url: str, tmp_path: Path) -> None:
+def test_no_daemon_outlives_a_task_that_sent_it_to_the_worker(database_url: str, tmp_path: Path) -> None:
     """The task switches the subreaper flag of its process off and ends in order."""
     with (
-        app_of(sqlite_url) as app,
-        running("work", "--app", f"{MODULE}:app", "--slots", 1, cwd=tmp_path, database=sqlite_url) as process,
+        app_of(database_url) as app,
+        running("work", "--app", f"{MODULE}:app", "--slots", 1, cwd=tmp_path, database=database_url) as process,
     ):
         line_of(process.stderr, "Ctrl-C")
         for number in range(2):
@@ -93,13 +94,15 @@ def test_no_daemon_outlives_a_task_that_sent_it_to_the_worker(sqlite_url: str, t
         assert [pid for pid, state in children_of(process.pid).items() if state == "Z"] == []
 
 
-def test_a_process_of_the_worker_itself_survives(sqlite_url: str, tmp_path: Path) -> None:
+def test_a_process_of_the_worker_itself_survives(database_url: str, tmp_path: Path) -> None:
     file, fifo = tmp_path / "go", tmp_path / "roster"
     os.mkfifo(fifo)
     config = {"HEADWAY_CONCURRENCY__POLICY": "per_task"}
     with (
-        app_of(sqlite_url) as app,
-        running("work", "--app", f"{MODULE}:app", "--slots", 4, cwd=tmp_path, database=sqlite_url, **config) as process,
+        app_of(database_url) as app,
+        running(
+            "work", "--app", f"{MODULE}:app", "--slots", 4, cwd=tmp_path, database=database_url, **config
+        ) as process,
     ):
         line_of(process.stderr, "Ctrl-C")
         roster = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)

@@ -15,6 +15,7 @@ import pytest
 from headway import Job
 from headway.model.jobs.outcome import NEVER_BEGAN
 from headway.store import worker_views
+from tests.support.figures import Figure
 from tests.system.support.started import Program, Site, site, until
 
 pytestmark = pytest.mark.alone
@@ -30,6 +31,7 @@ WISHES: dict[str, dict[str, Any]] = {
 }
 TASKS = {"descriptors": ("waits.process", "waits.process"), "memory": ("waits.thread",)}
 LEAST = 18
+NEVER = "runs that never began for want of descriptors, memory, threads or processes"
 
 
 @pytest.fixture
@@ -80,7 +82,7 @@ def last_of(here: Site, job: Job) -> tuple[Job, int]:
 
 
 @pytest.mark.parametrize("kind", EXHAUSTED)
-def test_work_that_cannot_be_started_is_repeated_and_costs_no_attempt(here: Site, kind: str) -> None:
+def test_work_that_cannot_be_started_is_repeated_and_costs_no_attempt(here: Site, kind: str, figure: Figure) -> None:
     """The worker tries again much sooner than it usually does, so that there is something to count."""
     worker = here.start(slots=len(WISHES), FIRST_PAUSE=0.02, LONGEST_PAUSE=0.02)
     until(lambda: here.lines("started") and worker.heartbeat() is not None)  # no thread of its own is wanting
@@ -101,13 +103,15 @@ def test_work_that_cannot_be_started_is_repeated_and_costs_no_attempt(here: Site
             never += free
         until(lambda: not paused(here))
         assert all(len(here.lines(f"{name}.began")) == 1 for name in names)
-    print(f"{never} runs never began for want of {kind}: each was repeated at once, and none cost an attempt")
+    figure(NEVER, never)
     worker.signal(signal.SIGTERM)
     assert worker.wait() == 0
     assert here.findings() == []
 
 
-def test_a_task_process_that_dies_while_no_descriptor_is_free_is_a_failure_of_its_own(here: Site) -> None:
+def test_a_task_process_that_dies_while_no_descriptor_is_free_is_a_failure_of_its_own(
+    here: Site, figure: Figure
+) -> None:
     """Its other processes cannot be looked for meanwhile: it keeps its claim until they can, and nothing is run twice.
     Work that waits for the slot never began, and costs no attempt."""
     worker = here.start(slots=2, FIRST_PAUSE=0.02, LONGEST_PAUSE=0.02)
@@ -131,6 +135,7 @@ def test_a_task_process_that_dies_while_no_descriptor_is_free_is_a_failure_of_it
     end, free = last_of(here, other)
     assert end.status == "COMPLETED"
     assert free >= 5, "more often than it may be attempted"
+    figure(NEVER, free)
     assert [len(here.lines(f"{name}.began")) for name in ("dies", "waits")] == [2, 1]
     worker.signal(signal.SIGTERM)
     assert worker.wait() == 0
