@@ -29,9 +29,11 @@ def connect(url: str, sent: bytes = b"", *, peer: str = "127.0.0.1", buffer: int
 
 
 @contextmanager
-def connected(url: str, count: int, sent: bytes = b"", *, peer: str = "127.0.0.1") -> Iterator[list[socket.socket]]:
+def connected(
+    url: str, count: int, sent: bytes = b"", *, peer: str = "127.0.0.1", buffer: int | None = None
+) -> Iterator[list[socket.socket]]:
     with ExitStack() as stack:
-        yield [stack.enter_context(connect(url, sent, peer=peer)) for _ in range(count)]
+        yield [stack.enter_context(connect(url, sent, peer=peer, buffer=buffer)) for _ in range(count)]
 
 
 def still_open(sockets: list[socket.socket]) -> int:

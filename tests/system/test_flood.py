@@ -1,8 +1,9 @@
-"""A flood of half-sent requests against a whole Headway with few descriptors."""
+"""Floods of half-sent requests and of answers that are not read, against a whole Headway with few descriptors."""
 
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sys
 import time
@@ -19,10 +20,15 @@ from tests.support import shop
 from tests.support.cli import PATIENCE, line_of, running
 from tests.support.figures import Figure
 from tests.support.scratch import scratch_directory
-from tests.support.sockets import HALF_HEAD, ask, connect, connected, still_open
+from tests.support.sockets import HALF_BODY, HALF_HEAD, ask, connect, connected, still_open
 from tests.support.waiting import until
 
 FLOOD = 1_100
+# What each connection of a wave sends, and whether it leaves its place to a whole request.
+LONG_ANSWER = b"GET /api/openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+WAVES = {"head": (HALF_HEAD, True), "body": (HALF_BODY, True), "nothing": (b"", True), "reader": (LONG_ANSWER, False)}
+ROUNDS = 20 if os.environ.get("HEADWAY_PROOF") else 1
+FLOODED = "half-sent requests, silent connections and stalled readers"
 DESCRIPTORS = 400
 # So few that a quarter of them, and the places beyond the limit, are all that can be spared.
 FEW = 128
@@ -47,32 +53,68 @@ def app(sqlite_url: str) -> Iterator[App]:
         yield app
 
 
-@pytest.mark.alone
-def test_a_flood_of_half_sent_requests_stops_nothing(app: App, sqlite_url: str, folder: Path) -> None:
-    """1,100 half-sent heads once stopped the API, the probes and the worker, and wrote 4 MB of log a second."""
+@pytest.fixture
+def descriptors() -> Iterator[None]:
+    """This process may have as many connections as a wave."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, FLOOD + 500)), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def answers_soon(url: str, path: str) -> None:
+    began = time.monotonic()
+    assert ask(url, path, peer="127.1.0.1").startswith(b"HTTP/1.1 200")
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.alone
+@pytest.mark.usefixtures("descriptors")
+def test_waves_of_every_kind_stop_nothing(app: App, sqlite_url: str, folder: Path, figure: Figure) -> None:
+    """Two peers take every place in each wave. Each address sends one wave, as its closed ports stay taken."""
     args = ("up", "--json", "--app", "tests.support.shop:app")
-    try:
-        with running(*args, cwd=folder, database=sqlite_url, prefix=limited(DESCRIPTORS)) as process:
-            facts = json.loads(line_of(process.stdout, "started"))
-            url = facts["url"]
-            with connected(url, FLOOD, HALF_HEAD) as flood:
-                for path in ("/healthz", "/api/jobs"):
-                    began = time.monotonic()
-                    assert ask(url, path).startswith(b"HTTP/1.1 200")
-                    assert time.monotonic() - began < 5
-                assert app.enqueue("shop.greet", {"name": "Ada"}).result(timeout=PATIENCE)
-                assert still_open(flood) <= DESCRIPTORS // 4
-                deadline = time.monotonic() + 15
-                while still_open(flood):
-                    assert time.monotonic() < deadline, "half-sent requests are closed after 10 s"
-                    time.sleep(0.2)
-            process.terminate()
-            _, said = process.communicate(timeout=PATIENCE)
-        assert len(said) < 10_000, said[:2_000]
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with running(*args, cwd=folder, database=sqlite_url, prefix=limited(DESCRIPTORS)) as process:
+        url = json.loads(line_of(process.stdout, "started"))["url"]
+        for number, (kind, (sent, gives_way)) in enumerate(list(WAVES.items()) * ROUNDS):
+            buffer = 4096 if kind == "reader" else None
+            peers = [f"127.{place}.{number // 250}.{number % 250 + 1}" for place in (2, 3)]
+            with (
+                connected(url, FLOOD // 2, sent, peer=peers[0], buffer=buffer) as first,
+                connected(url, FLOOD // 2, sent, peer=peers[1], buffer=buffer) as second,
+            ):
+                for path in ("/healthz", "/api/jobs") if gives_way else ("/healthz",):
+                    answers_soon(url, path)
+                assert app.enqueue("shop.greet", {"name": kind}).result(timeout=PATIENCE)
+                assert still_open([*first, *second]) <= DESCRIPTORS // 4 or not gives_way
+            figure(FLOODED, len(first) + len(second))
+            until(lambda: ask(url, "/api/jobs", peer="127.1.0.1").startswith(b"HTTP/1.1 200"), "that there is room")
+        process.terminate()
+        _, said = process.communicate(timeout=PATIENCE)
+    assert len(said) < 10_000 * ROUNDS, said[:2_000]
+
+
+@pytest.mark.alone
+@pytest.mark.usefixtures("descriptors")
+def test_a_flood_of_half_sent_requests_stops_nothing(app: App, sqlite_url: str, folder: Path, figure: Figure) -> None:
+    """1,100 half-sent heads once stopped the API, the probes and the worker, and wrote 4 MB of log a second."""
+    args = ("up", "--json", "--app", "tests.support.shop:app")
+    with running(*args, cwd=folder, database=sqlite_url, prefix=limited(DESCRIPTORS)) as process:
+        url = json.loads(line_of(process.stdout, "started"))["url"]
+        with connected(url, FLOOD, HALF_HEAD) as flood:
+            for path in ("/healthz", "/api/jobs"):
+                began = time.monotonic()
+                assert ask(url, path).startswith(b"HTTP/1.1 200")
+                assert time.monotonic() - began < 5
+            assert app.enqueue("shop.greet", {"name": "Ada"}).result(timeout=PATIENCE)
+            assert still_open(flood) <= DESCRIPTORS // 4
+            deadline = time.monotonic() + 15
+            while still_open(flood):
+                assert time.monotonic() < deadline, "half-sent requests are closed after 10 s"
+                time.sleep(0.2)
+        process.terminate()
+        _, said = process.communicate(timeout=PATIENCE)
+    assert len(said) < 10_000, said[:2_000]
+    figure(FLOODED, FLOOD)
 
 
 @pytest.mark.alone
@@ -95,4 +137,5 @@ def test_a_full_server_leaves_descriptors_for_the_worker(
             until(lambda: job.row.status.terminal, "that the job has ended")  # noqa: B023
             used = max(used, len(list(Path(f"/proc/{process.pid}/fd").iterdir())))
         assert [job.status for job in jobs] == ["COMPLETED"] * JOBS
+    figure(FLOODED, FEW + StreamLimits.under(FEW // 4).caller)
     figure(f"a full server with {SLOTS} slots uses {used} of {FEW} descriptors")
