@@ -15,10 +15,15 @@ from typing import Any
 import pytest
 
 from headway import App
+from headway.api.schemas.webhooks import render
 from headway.engine.client import limits
 from headway.engine.direct import reservations as direct_reservations
 from headway.engine.direct.reservation_holder import HolderConfig, ReservationHolder, ReservedPlace
 from headway.engine.direct.reservations import End, ReservationRequest
+from headway.engine.maintenance.recovery import BATCH, Recovery
+from headway.engine.scheduler.scheduler import Scheduler
+from headway.engine.webhooks.deliverer import Deliverer
+from headway.engine.webhooks.http_client import Guard
 from headway.engine.worker.config import WorkerConfig
 from headway.engine.worker.finish import Ended, finish
 from headway.engine.worker.worker import Worker
@@ -27,21 +32,26 @@ from headway.model.groups.group import NewGroup, NewMember
 from headway.model.jobs.job import SYSTEM, NewJob
 from headway.model.jobs.outcome import Failed, FailureKind
 from headway.model.queue.policies import Concurrency
-from headway.store.db import Tx
+from headway.store.db import Tx, open_database
 from headway.store.postgres import database
 from headway.store.queue import reservations
 from headway.store.webhooks import deliveries
-from headway.testing import drain
+from headway.testing import FrozenClock, drain
 from headway.verify import check
+from tests.engine.test_many_orphans import lose
 from tests.support import committed, tasks_for_worker
 from tests.support.figures import Figure
 from tests.support.late_commits import LateCommits, late_commits
+from tests.support.life import Life
+from tests.support.receivers import receiver
+from tests.support.schedules import Clockwork, teach
 from tests.support.waiting import until
 
 PROOF = bool(os.environ.get("HEADWAY_PROOF"))
 CUTS = 5_000 if PROOF else 340
 REPEATS = 200 if PROOF else 8
 RESERVATIONS = 1_000 if PROOF else 40
+TICKS, DELIVERIES, RECOVERIES = (400, 400, 60) if PROOF else (10, 16, 3)
 TASKS = ("add", "report.async", "wait.async")
 NEW = NewJob("add", '{"a":1,"b":1}', "{}")
 # Jobs that wait or run at a time, and which of them write a checkpoint of their own.
@@ -226,6 +236,96 @@ def test_a_place_that_others_ended_is_lost_to_its_holder(database_url: str) -> N
         until(lambda: place.lost is not None, "the loss of the place")
         holder.release(place, End("ABANDONED"))
         holder.close()
+
+
+# --- ticks, deliveries and recovery ---------------------------------------------------------------------------------
+
+
+def test_a_tick_fires_once_although_the_answer_was_lost(line: LateCommits, postgres_url: str) -> None:
+    clock, names = FrozenClock(), ("a", "b", "c")
+    with (
+        Life(postgres_url, clock=clock) as near,
+        Life(line.url, database=open_database(line.url, clock=clock), clock=clock) as far,
+    ):
+        clockwork = Clockwork(near)
+        for name in names:
+            clockwork.create(name, cron="* * * * *", overlap="allow")
+        teach(far)
+        scheduler = Scheduler(far.client)
+        for _ in range(TICKS):
+            clock.advance(60)
+            line.share = 0.7
+            until(lambda: fired_all(scheduler, near), "the tick of every schedule")
+            line.share = 0.0
+        until(lambda: not line.under_way, "that no commit is under way")
+        scheduler.tick()
+        assert line.cuts >= TICKS
+        for number in range(1, len(names) + 1):
+            assert clockwork.ticks(number) == [(at, 1, "FIRED") for at in range(1, TICKS + 1)]
+        assert near.sql("select count(*) from hw_group") == [(TICKS * len(names),)]
+        assert near.sql("select count(*) from hw_job") == [(TICKS * len(names),)]
+        assert not check(near.database).findings
+
+
+def fired_all(scheduler: Scheduler, near: Life) -> bool:
+    """One tick of the scheduler. Whether it decided everything that was due, as another connection sees it."""
+    with suppress(Unreachable):
+        scheduler.tick()
+    return near.sql(f"select count(*) from hw_schedule where next_at <= {near.clock.now()}") == [(0,)]
+
+
+def test_a_delivery_is_sent_and_recorded_once_although_answers_were_lost(line: LateCommits, postgres_url: str) -> None:
+    """The answer of its lease, of the text it sends, or of what came of it: no sender died, so no try is lost."""
+    with serving(postgres_url) as near, serving(line.url) as far, receiver() as ours:
+        near.client.allow_private = True
+        near.client.webhooks.create(ours.url, ["job.run.completed"])
+        guard = Guard(allow_private=True, deadline=30.0)
+        deliverer = Deliverer(far.database, render=render, guard=guard)
+        for _ in range(DELIVERIES):
+            near.tasks["add"].enqueue(a=1, b=2)
+            drain(near)
+            line.share = 0.4
+            until(lambda: sent_all(deliverer, near), "the end of the delivery")
+            line.share = 0.0
+        until(lambda: not line.under_way, "that no commit is under way")
+        deliverer.tick()
+        tries = count(near, "select count(*) from hw_try where error is null and status_code = 200")
+        found = check(near.database, quiet=True).findings
+    assert line.cuts >= DELIVERIES // 2
+    assert tries == DELIVERIES == len(ours.received)
+    assert len({one.headers["webhook-id"] for one in ours.received}) == DELIVERIES
+    assert not found
+
+
+def sent_all(deliverer: Deliverer, near: App) -> bool:
+    with suppress(Unreachable):
+        deliverer.tick()
+    deliverer.settle(30.0)
+    return count(near, "select count(*) from hw_delivery where status = 'PENDING'") == 0
+
+
+def test_recovery_settles_each_claim_once_although_answers_were_lost(line: LateCommits, postgres_url: str) -> None:
+    line.never = 0.7
+    with serving(postgres_url) as near, serving(line.url) as far:
+        for n in range(RECOVERIES):
+            lost = lose(near, 3 * BATCH, worker_id=100 + n)
+            recovery = Recovery(far.database)
+            line.share = 0.6
+            ended = False
+            while not ended:
+                with suppress(Unreachable):
+                    recovery.tick()
+                    ended = True
+            line.share = 0.0
+            left = count(near, "select count(*) from hw_job where status = 3")
+            assert left == 0, f"a round without an error left {left} claims after {line.cuts} cuts"
+            for number in lost:
+                assert count(near, f"select count(*) from hw_job where retry_of = {number}") == 1
+        until(lambda: not line.under_way, "that no commit is under way")
+        assert line.cuts >= RECOVERIES
+        events = "select count(*) from hw_event where kind = 'job.failed'"
+        assert count(near, events) == RECOVERIES * 3 * BATCH
+        assert not check(near.database).findings
 
 
 # --- what makes nothing twice is done again -----------------------------------------------------------------------

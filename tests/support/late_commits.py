@@ -100,9 +100,13 @@ class LateCommits:
         self.next = 0
         # How often the server gets at once what was sent before the commit.
         self.early = 0.5
+        self.never = NEVER
         self.words: bytes | None = None
         self.cuts = 0
         self.late = 0
+        # Cut commits that the server may still get.
+        self.under_way = 0
+        self.counting = threading.Lock()
         self.gate: threading.Event | None = None
         self.ends: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
@@ -148,6 +152,15 @@ class LateCommits:
         return self.dice.random() < self.share
 
     def _cut(self, talk: Talk, before: bytes, commit: bytes) -> None:
+        with self.counting:
+            self.under_way += 1
+        try:
+            self._commit_late(talk, before, commit)
+        finally:
+            with self.counting:
+                self.under_way -= 1
+
+    def _commit_late(self, talk: Talk, before: bytes, commit: bytes) -> None:
         """The client is told nothing. The commit comes to the server late, alone or with what was sent before it."""
         self.cuts += 1
         early = self.dice.random() < self.early
@@ -158,7 +171,7 @@ class LateCommits:
             time.sleep(self.dice.uniform(SHORTEST, LONGEST))
         else:
             self.gate.wait(PATIENCE)
-        if self.dice.random() < NEVER:
+        if self.dice.random() < self.never:
             close(talk.far)
             return
         talk.far.sendall(commit if early else before + commit)

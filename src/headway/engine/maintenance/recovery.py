@@ -17,6 +17,7 @@ from headway.engine import restart
 from headway.engine.execution import process_tree
 from headway.engine.loop import Loop
 from headway.engine.worker.finish import decide_left_over, settle
+from headway.errors import CommitUnknown
 from headway.model.groups.group import Group
 from headway.model.jobs.job import SYSTEM, JobRecord
 from headway.model.jobs.outcome import Lost
@@ -167,7 +168,11 @@ class Recovery(Loop):
         """
         deadline, settled = time.monotonic() + SETTLE_SECONDS, 0
         for batch in self._orphans():
-            settled += self._settle_batch(batch, stubborn)
+            try:
+                settled += self._settle_batch(batch, stubborn)
+            except CommitUnknown:
+                self.place = START  # the next round looks at these claims again
+                raise
             if time.monotonic() > deadline or self.ended.is_set():
                 return settled > 0
         self.place = START

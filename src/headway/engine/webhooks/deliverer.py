@@ -84,18 +84,22 @@ class Deliverer(WokenLoop):
         self.place = receivers.START
         self.active = False
         self.looked_for_the_dead: float | None = None
+        # Until then, leases of this process may exist that it does not know of. Set by the loop's thread.
+        self.unsure_until = 0.0
+        # Deliveries that may have been sent although their thread brought no report.
+        self.unreported: set[int] = set()
 
     # --- the loop ---
 
     def tick(self) -> float:
         self._free_the_dead()
         self._record()
+        self._return_unknown()
         with self.database.read() as tx:
             self._activate(receivers.active(tx))
             found = [*receivers.waiting_endpoints(tx), *self._look(tx)]
         given_up = sum(self._give_up(waiting) for waiting in found)
-        leased = self._lease([waiting for waiting in found if waiting.usable and waiting.next_at <= waiting.now])
-        self._begin(leased)
+        leased = self._take_up([waiting for waiting in found if waiting.usable and waiting.next_at <= waiting.now])
         return 0.0 if leased or given_up else self._delay(found)
 
     def _look(self, tx: Tx) -> list[WaitingReceiver]:
@@ -174,6 +178,29 @@ class Deliverer(WokenLoop):
             waiting.receiver, [leased.receiver for leased in taken if leased.ahead]
         )
 
+    def _take_up(self, due: Sequence[WaitingReceiver]) -> list[Leased]:
+        """Leases due deliveries and begins to send them.
+
+        An error on the way, such as a lost answer to a commit, leaves leases under which nothing is sent.
+        """
+        before, self.unsure_until = self.unsure_until, time.monotonic() + LEASE
+        leased = self._lease(due)
+        self._begin(leased)
+        self.unsure_until = before
+        return leased
+
+    def _return_unknown(self) -> None:
+        """Returns leases of this process under which nothing was sent.
+
+        It polls for the length of a lease, because the commit whose answer was lost may arrive late.
+        """
+        if time.monotonic() >= self.unsure_until:
+            return
+        with self.database.read() as tx:
+            ours = {number for number, who in deliveries.leases(tx) if who == self.who}
+        if unknown := ours - self.at_work.keys() - self.unreported:
+            self.database.transact("return_deliveries", lambda tx: deliveries.give_back(tx, unknown, self.who))
+
     def _lease(self, due: Sequence[WaitingReceiver]) -> list[Leased]:
         if not any(self._room(waiting) > 0 or self._room_ahead(waiting) for waiting in due):
             return []
@@ -219,6 +246,7 @@ class Deliverer(WokenLoop):
 
     def _begin(self, leased: Sequence[Leased]) -> None:
         for prepared in self._prepared(self._rendered(leased)) if leased else []:
+            self.unreported.discard(prepared.leased.delivery.id)
             self.turns.begin(prepared.leased.delivery.id, prepared.leased.receiver, ahead=prepared.leased.ahead)
             try:
                 threading.Thread(target=self._deliver, args=(prepared,), name="headway-send", daemon=True).start()
@@ -333,7 +361,9 @@ class Deliverer(WokenLoop):
 
     def _end(self, leased: Leased, report: DeliveryReport | None) -> None:
         self.turns.end(leased.delivery.id)
-        if report is not None:
+        if report is None:
+            self.unreported.add(leased.delivery.id)
+        else:
             self.turns.note(leased.receiver, report.outcome, self.database.clock.now())
 
 

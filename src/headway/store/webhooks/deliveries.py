@@ -144,6 +144,11 @@ def leases(tx: Tx) -> list[tuple[int, str]]:
     return [(number, who) for number, who in tx.run("leased_deliveries")]
 
 
+def give_back(tx: Tx, ids: Collection[int], who: str) -> None:
+    """Ends leases of this owner under which nothing was sent. The deliveries are due at once."""
+    tx.run("return_deliveries", ids=json.dumps(sorted(ids)), who=who)
+
+
 def store_bodies(tx: Tx, bodies: Sequence[tuple[Delivery, str, str]]) -> dict[int, Delivery]:
     """Stores the message ids and bodies that every try sends.
 

@@ -127,6 +127,10 @@ select {delivery_columns} from hw_delivery d where d.id in {ids};
 -- name: lease_deliveries
 update hw_delivery set lease_by = :who, fence = fence + 1, due_at = {now} + :lease where id in {ids};
 
+-- name: return_deliveries
+-- Nothing was sent under these leases: neither a try nor a loss is counted.
+update hw_delivery set lease_by = null, due_at = {now} where id in {ids} and lease_by = :who;
+
 -- name: store_bodies
 -- The body that every try sends; a second rendering changes nothing.
 update hw_delivery set body = r.body, message_id = r.message_id
