@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,11 +105,15 @@ class Site:
 
     def start(self, **wishes: Any) -> Program:
         """A process of the program. Without slots it only watches over the others."""
+        return self.start_behind((), **wishes)
+
+    def start_behind(self, prefix: Sequence[str], **wishes: Any) -> Program:
+        """The same, begun by another program that becomes it."""
         wishes = {"lease": 60.0, "heartbeat": 0.5, "grace": 30.0, "recovery": 0.5, "slots": 8, **wishes}
         log = self.folder / f"program-{len(list(self.folder.glob('program-*')))}.log"
         with log.open("wb") as out:
             process = subprocess.Popen(
-                [sys.executable, str(FILE), json.dumps(wishes)],
+                [*prefix, sys.executable, str(FILE), json.dumps(wishes)],
                 env=os.environ | {"HEADWAY_DATABASE": self.url, "PYTHONPATH": os.pathsep.join(sys.path)},
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
