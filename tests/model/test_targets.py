@@ -8,7 +8,8 @@ import pytest
 
 from headway.errors import WrongState
 from headway.model.jobs.states import State
-from headway.model.queue.target import TargetHolder, TargetState, check_paused, remedy, resumed, view
+from headway.model.queue.target import TargetHolder, TargetState, check_paused, view
+from headway.text.targets import remedy, resumed
 
 HOLDERS = (None, State.QUEUED, State.RUNNING, State.PAUSED, State.ERROR)
 

@@ -14,7 +14,7 @@ from headway.clock import micros
 from headway.engine.client.limits import lives
 from headway.engine.monitoring.readiness import LATE_TICK
 from headway.model.explain.forecast import span
-from headway.model.queue.target import TargetView, remedy
+from headway.model.queue.target import TargetView
 from headway.model.schedules.definition import Schedule
 from headway.model.webhooks.address import origin_of
 from headway.model.webhooks.webhook import Endpoint
@@ -27,6 +27,7 @@ from headway.store.webhooks import endpoints
 from headway.store.worker_views import WorkerView
 from headway.store.workers import worker_name
 from headway.text import webhooks, workers
+from headway.text.targets import remedy
 
 LISTED = 20
 # The list of checks on the health page, for when none of them found anything.

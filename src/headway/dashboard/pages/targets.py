@@ -8,7 +8,7 @@ from headway.dashboard.held_jobs import used_up
 from headway.dashboard.page import Form, PageRequest, Pages
 from headway.errors import NotFound
 from headway.model.jobs.job import Actor
-from headway.model.queue.target import TargetState, TargetView, check_paused, remedy, resumed
+from headway.model.queue.target import TargetState, TargetView, check_paused
 from headway.model.values import state_names
 from headway.model.values.json import check_name
 from headway.store.db import Tx
@@ -18,6 +18,7 @@ from headway.store.paging import Filters
 from headway.store.queue import occupancy, targets
 from headway.store.queue.lanes import find_target
 from headway.text.events import told
+from headway.text.targets import remedy, resumed
 
 pages = Pages("targets")
 LISTED, FIRST, RECENT, EVENTS = 50, 50, 15, 50
