@@ -518,7 +518,7 @@ def test_a_check_with_a_mistake_in_it_does_not_hide_the_others(raised: BaseExcep
     exam = Examination()
     assert exam.ask_database("one", fail).detail.startswith(f"this check failed: {type(raised).__name__}")
     assert exam.ask_database("next", lambda: ok("fine")).mark == "ok"
-    assert [one.answer.mark for one in exam.findings] == ["broken", "ok"]
+    assert [one.answer.mark for one in exam.results] == ["broken", "ok"]
 
 
 # --- judging ------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from headway.dashboard.attention import LISTED
+from headway.engine.monitoring.check import LISTED
 from headway.store.db import Tx
 from headway.store.webhooks import endpoints
 from headway.testing import FrozenClock
@@ -34,8 +34,8 @@ def test_all_is_well_and_what_that_means(site: Site) -> None:
     try:
         text = read(site.http, "/health")
         assert "All is well" in text
-        assert "It was checked whether a webhook fails, whether a job needs a decision" in text
-        assert "and whether a tick is overdue" in text
+        assert "It was checked whether a worker is late with its lease, gone or stuck, whether a job needs" in text
+        assert "and whether a webhook fails" in text
         assert rows(text) == {}
     finally:
         worker.close()

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from headway.engine.maintenance.recovery import Recovery
-from headway.engine.monitoring import checks
+from headway.engine.monitoring.check import Expected, Scope
+from headway.engine.monitoring.checks import CHECKS
 from headway.errors import WrongState
 from headway.store import workers
 from headway.text.schedules import outlook
@@ -32,7 +33,8 @@ def now(life: Life) -> Clockwork:
 
 def diagnosed(life: Life) -> tuple[str, str]:
     with life.database.read() as tx:
-        found = checks.schedules(tx, {"sync", "export"})
+        scope = Scope(tx, expected=Expected({"sync", "export"}))
+        (found,) = [check.answer(scope) for check in CHECKS if check.name == "schedules"]
     return found.detail, found.remedy or ""
 
 

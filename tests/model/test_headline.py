@@ -34,4 +34,4 @@ from headway.text.overview import OverviewCounts, headline
 def test_headlines(seen: OverviewCounts, tone: str, text: str) -> None:
     found = headline(seen)
     assert (found.tone, found.text) == (tone, text)
-    assert found.command == ("headway work" if tone == "bad" else None)
+    assert (found.remedy and found.remedy.command) == ("headway work" if tone == "bad" else None)

@@ -11,6 +11,7 @@ from headway.cli.output import Out, one_line
 from headway.cli.tables.jobs import about, line_text
 from headway.model.jobs.states import State
 from headway.store.jobs.views import JobView, LogLine
+from headway.text.findings import NO_WORKER
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -75,7 +76,7 @@ class Follower:
 
     def _tell_why(self, view: JobView) -> None:
         if self.desk.alone():
-            self.out.say(f"job {view.job.id} waits: no worker is alive; start one with `headway work`")
+            self.out.say(f"job {view.job.id} waits: {NO_WORKER.sentence}; {NO_WORKER.remedy.line}")
 
     def _print(self, line: LogLine, bar: Progress | None) -> None:
         text = line_text(line)

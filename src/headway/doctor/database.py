@@ -21,10 +21,11 @@ from headway.model.checks import (
     judge_version,
     look,
     ok,
+    size_text,
 )
+from headway.store import stats
 from headway.store.db import Database, Tx
 from headway.store.postgres.locks import holders
-from headway.store.postgres.row_security import row_security
 from headway.store.sqlite.read_only import SqliteToLookAt, server
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def reading(database: Database, check: Callable[[Tx], Found]) -> Found:
 
 
 def opened_file(database: Database) -> Answer:
-    return reading(database, not_ours) or ok("can be read")
+    return reading(database, not_ours) or ok(f"can be read, {size_text(reading(database, stats.size))}")
 
 
 def journal(database: SqliteToLookAt) -> Answer:
@@ -137,12 +138,3 @@ def locks(tx: Tx) -> Answer:
     """
     found = [(str(holder), holder.pid, holder.seconds, holder.claims) for holder in holders(tx)]
     return judge_locks(found)
-
-
-def wall(tx: Tx) -> Answer:
-    found = row_security(tx)
-    if found.enabled:
-        return ok("row-level security keeps tenants apart")
-    if len(tx.run("tenants")) < 2:
-        return ok("there is only one tenant, so none to separate it from")
-    return look(f"row-level security does not separate the tenants: {found.why}", found.hint or "see docs/tenants.md")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from headway.errors import HeadwayError, Unreachable
-from headway.model.checks import Answer, Finding, away, broken, skipped
+from headway.model.checks import Answer, CheckResult, away, broken, skipped
 
 Check: TypeAlias = Callable[[], Answer]
 # Time limit of a check; a check that hangs on a disk or a server is abandoned.
@@ -21,14 +21,14 @@ class Examination:
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self.seconds = seconds
-        self.findings: list[Finding] = []
+        self.results: list[CheckResult] = []
         self.away: str | None = None
         self.hung = False
 
     def note(self, name: str, answer: Answer) -> Answer:
         if answer.unreachable:
             self.away = "the database cannot be asked"
-        self.findings.append(Finding(name, answer))
+        self.results.append(CheckResult(name, answer))
         return answer
 
     def ask(self, name: str, check: Check, seconds: float | None = None) -> Answer:

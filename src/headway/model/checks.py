@@ -1,4 +1,4 @@
-"""Findings of `headway doctor`, and the rules that judge a measurement: ok, look, broken. Pure.
+"""The answer of a check with its findings, and the rules that judge a measurement: ok, look, broken. Pure.
 
 Broken means that jobs cannot run or stored data is at risk. Every other problem is at most a look.
 """
@@ -25,11 +25,58 @@ OLD_SNAPSHOT = 600.0
 # A claim holds its lock for milliseconds, and a writing transaction ends within seconds.
 LONG_CLAIM, LONG_WRITE = 3.0, 60.0
 OLDEST_SERVER = 14
+# A tick or a delivery this long after its time is overdue.
+OVERDUE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """The action that ends a finding.
+
+    `text` is a clause, in which `{command}` stands for the command. `page` is the path of a page of the dashboard.
+    """
+
+    text: str
+    command: str | None = None
+    page: str | None = None
+
+    @property
+    def line(self) -> str:
+        """Returns the clause with its command, as terminals and logs show it."""
+        return self.text.replace("{command}", f"`{self.command}`")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The thing that a finding is about: its noun, its name, and a key that no other thing has."""
+
+    noun: str
+    name: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that needs a person. `kind` is for programs.
+
+    A finding without a subject concerns the whole installation: `/readyz` reports it. The Health page lists the others.
+    """
+
+    kind: str
+    sentence: str
+    remedy: Remedy
+    tone: str = "bad"
+    subject: Subject | None = None
+
+    @property
+    def line(self) -> str:
+        """Returns the sentence and the remedy, as a terminal shows them."""
+        return f"{self.sentence}: {self.remedy.line}"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of one check: a mark, a sentence, and a remedy.
+    """The result of one check: a mark, a sentence, a remedy, and the findings behind them.
 
     `unreachable` means that the database cannot be opened, so the checks that need it are skipped.
     """
@@ -38,10 +85,11 @@ class Answer:
     detail: str
     remedy: str | None = None
     unreachable: bool = False
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """A check's name and its answer."""
 
     name: str
@@ -52,28 +100,28 @@ def ok(detail: str) -> Answer:
     return Answer("ok", detail)
 
 
-def look(detail: str, remedy: str) -> Answer:
-    return Answer("look", detail, remedy)
+def look(detail: str, remedy: str, findings: Sequence[Finding] = ()) -> Answer:
+    return Answer("look", detail, remedy, findings=tuple(findings))
 
 
-def broken(detail: str, remedy: str | None = None) -> Answer:
-    return Answer("broken", detail, remedy)
+def broken(detail: str, remedy: str | None = None, findings: Sequence[Finding] = ()) -> Answer:
+    return Answer("broken", detail, remedy, findings=tuple(findings))
 
 
 def skipped(why: str) -> Answer:
     return Answer("skipped", why)
 
 
-def away(detail: str, remedy: str) -> Answer:
-    return Answer("broken", detail, remedy, unreachable=True)
+def away(detail: str, remedy: str, findings: Sequence[Finding] = ()) -> Answer:
+    return Answer("broken", detail, remedy, unreachable=True, findings=tuple(findings))
 
 
-def is_sound(found: Sequence[Finding]) -> bool:
-    return not any(finding.answer.mark == "broken" for finding in found)
+def is_sound(found: Sequence[CheckResult]) -> bool:
+    return not any(result.answer.mark == "broken" for result in found)
 
 
-def is_away(found: Sequence[Finding]) -> bool:
-    return any(finding.answer.unreachable for finding in found)
+def is_away(found: Sequence[CheckResult]) -> bool:
+    return any(result.answer.unreachable for result in found)
 
 
 # --- files --------------------------------------------------------------------------------------------------------

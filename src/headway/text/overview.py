@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headway.model.checks import Remedy
+from headway.text.findings import NO_WORKER
+
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """The summary. The tones `bad` and `held` ask a person to act, `good` does not. `command` is the remedy."""
+    """The summary. The tones `bad` and `held` ask a person to act, `good` does not."""
 
     tone: str
     text: str
-    command: str | None = None
+    remedy: Remedy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class OverviewCounts:
 
 def headline(seen: OverviewCounts) -> Headline:
     if seen.queued and not seen.workers:
-        return Headline("bad", f"{_capital(_line(seen))} and no worker is alive.", "headway work")
+        return Headline(NO_WORKER.tone, f"{_capital(_line(seen))} and {NO_WORKER.sentence}.", NO_WORKER.remedy)
     if seen.held:
         who = "1 job needs" if seen.held == 1 else f"{seen.held:,} jobs need"
         return Headline("held", f"{who} a decision. {_going(seen)}")

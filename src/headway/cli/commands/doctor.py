@@ -6,10 +6,9 @@ It changes nothing.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -23,10 +22,9 @@ if TYPE_CHECKING:
 
     from headway.config import Settings
     from headway.doctor.runner import Examination
-    from headway.model.checks import Answer, Finding
+    from headway.engine.monitoring.check import Check, Expected
+    from headway.model.checks import Answer, CheckResult
     from headway.store.db import Database, Tx
-
-    Looks: TypeAlias = dict[str, Callable[[Tx], Answer]]
 
 REACH_SECONDS = 12.0
 UNREADABLE = "the settings cannot be read"
@@ -43,7 +41,7 @@ def register(root: typer.Typer) -> None:
 
         found = examine(call, app)
         if call.out.as_json:
-            call.out.data({"checks": [_json(finding) for finding in found], "ok": is_sound(found)})
+            call.out.data({"checks": [_json(result) for result in found], "ok": is_sound(found)})
         else:
             call.out.show(*_page(found))
         if is_away(found):
@@ -51,8 +49,8 @@ def register(root: typer.Typer) -> None:
         return 0 if is_sound(found) else 4
 
 
-def examine(call: Invocation, app: str | None) -> list[Finding]:
-    """Runs every check that is possible, also after one has failed; returns the findings."""
+def examine(call: Invocation, app: str | None) -> list[CheckResult]:
+    """Runs every check that is possible, also after one has failed; returns the answers."""
     from headway.doctor import app_import
     from headway.doctor.runner import SECONDS, Examination
     from headway.doctor.settings import given
@@ -69,11 +67,12 @@ def examine(call: Invocation, app: str | None) -> list[Finding]:
         exam.ask("app", partial(app_import.app, where, own), app_import.SECONDS + SECONDS)
     if settings is not None:
         _installation(exam, settings, own)
-        return exam.findings
+        return exam.results
     # The default settings would name another installation than the intended one.
-    for name in (*(() if app else ("app",)), *PLACES, "database", *_checks(None, own), *SERVER):
+    records = [check.name for check in _selected(None)]
+    for name in (*(() if app else ("app",)), *PLACES, "database", *records, *SERVER):
         exam.note(name, skipped(UNREADABLE))
-    return exam.findings
+    return exam.results
 
 
 def _installation(exam: Examination, settings: Settings, own: set[str]) -> None:
@@ -177,82 +176,84 @@ def _postgres(exam: Examination, settings: Settings) -> Database | None:
 # --- what is recorded ---------------------------------------------------------------------------------------------
 
 
-def _checks(settings: Settings | None, own: set[str]) -> Looks:
+def _selected(settings: Settings | None) -> list[Check[Any]]:
     """Returns the checks that read the database. They need the schema of this Headway version."""
     from headway.cli.database.open import is_file
     from headway.config import Settings
-    from headway.doctor.database import wall
-    from headway.engine.monitoring import checks as work
+    from headway.engine.monitoring.checks import CHECKS
 
-    given = settings or Settings()
-    wished = given.concurrency.value(given.aging)
-    of_one: Looks = {"one_machine": work.one_machine} if is_file(given) else {"wall": wall}
-    return {
-        "schema": work.schema,
-        "workers": work.workers,
-        "recovery": partial(work.recovery, interval=given.recovery_interval),
-        **of_one,
-        "limits": partial(work.limits, wished=wished, resources=given.resources),
-        "tasks": work.tasks,
-        "owners": partial(work.owners, secrets=given.secrets),
-        "queue": work.queue,
-        "held": work.held,
-        "targets": work.targets,
-        "schedules": partial(work.schedules, own=own),
-        "ticks": work.ticks,
-        "webhooks": work.webhooks,
-    }
+    dialect = "sqlite" if is_file(settings or Settings()) else "postgres"
+    return [check for check in CHECKS if check.dialect in (None, dialect)]
+
+
+def _expected(settings: Settings, own: set[str]) -> Expected:
+    from headway.engine.monitoring.check import Expected
+
+    return Expected(
+        own,
+        settings.secrets,
+        settings.concurrency.value(settings.aging),
+        settings.resources,
+        settings.recovery_interval,
+    )
+
+
+def _answer(check: Check[Any], expected: Expected, tx: Tx) -> Answer:
+    from headway.engine.monitoring.check import Scope
+
+    return check.answer(Scope(tx, expected=expected))
 
 
 def _work(exam: Examination, settings: Settings, database: Database | None, own: set[str]) -> None:
     from headway.doctor.database import reading
     from headway.model.checks import skipped
 
-    checks = _checks(settings, own)
+    selected = _selected(settings)
     if database is None:
-        for name in (*checks, "address"):
+        for name in (*(check.name for check in selected), "address"):
             exam.note(name, skipped(exam.away or "the database cannot be asked"))
         return
-    for name, check in checks.items():
-        answer = exam.ask_database(name, partial(reading, database, check))
-        if name == "schema" and answer.mark == "broken":
+    expected = _expected(settings, own)
+    for check in selected:
+        answer = exam.ask_database(check.name, partial(reading, database, partial(_answer, check, expected)))
+        if check.name == "schema" and answer.mark == "broken":
             exam.away = exam.away or "the database has another schema"
 
 
 # --- output -------------------------------------------------------------------------------------------------------
 
 
-def _json(finding: Finding) -> dict[str, object]:
+def _json(result: CheckResult) -> dict[str, object]:
     from headway.config import masked
 
-    answer = finding.answer
-    return {"name": finding.name, "state": answer.mark, "detail": masked(answer.detail), "remedy": answer.remedy}
+    answer = result.answer
+    return {"name": result.name, "state": answer.mark, "detail": masked(answer.detail), "remedy": answer.remedy}
 
 
-def _page(found: Sequence[Finding]) -> list[RenderableType]:
+def _page(found: Sequence[CheckResult]) -> list[RenderableType]:
     from headway.cli.output import paragraph, styled, table
     from headway.config import masked
 
     made = table("", "CHECK", "FOUND", flexible=("FOUND",))
-    for finding in found:
-        answer = finding.answer
+    for result in found:
+        answer = result.answer
         if answer.mark in _MARKS:
             word, style = _MARKS[answer.mark]
             remedy = f"\n→ {answer.remedy}" if answer.remedy else ""
-            made.add_row(styled(word, style), styled(finding.name), paragraph(masked(answer.detail) + remedy))
+            made.add_row(styled(word, style), styled(result.name), paragraph(masked(answer.detail) + remedy))
     return [made, *_not_made(found), "", _sum(found)]
 
 
-def _not_made(found: Sequence[Finding]) -> list[RenderableType]:
+def _not_made(found: Sequence[CheckResult]) -> list[RenderableType]:
     reasons: dict[str, list[str]] = {}
-    for finding in found:
-        if finding.answer.mark == "skipped":
-            reasons.setdefault(finding.answer.detail, []).append(finding.name)
+    for result in found:
+        if result.answer.mark == "skipped":
+            reasons.setdefault(result.answer.detail, []).append(result.name)
     return [f"not checked: {', '.join(names)} ({why})" for why, names in reasons.items()]
 
 
-def _sum(found: Sequence[Finding]) -> str:
-    counts = {mark: sum(finding.answer.mark == mark for finding in found) for mark in ("broken", "look", "ok")}
+def _sum(found: Sequence[CheckResult]) -> str:
+    counts = {mark: sum(result.answer.mark == mark for result in found) for mark in ("broken", "look", "ok")}
     if not counts["broken"] and not counts["look"]:
         return f"all {counts['ok']} checks passed"
     bad = [f"{counts['broken']} broken"] if counts["broken"] else []

@@ -87,6 +87,7 @@ def make_of_template(
 
 def _answer(call: Invocation, desk: Desk, job_id: int, created: bool) -> int:
     from headway.api.schemas.jobs import job_json
+    from headway.text.findings import NO_WORKER
 
     view, alone = desk.view(job_id), desk.alone()
     if call.out.as_json:
@@ -96,7 +97,7 @@ def _answer(call: Invocation, desk: Desk, job_id: int, created: bool) -> int:
     if not created:
         call.out.say(f"job {job_id} has this key: no new job was created")
     if alone:
-        call.out.say("no worker is alive: start one with `headway work`, or `headway up`")
+        call.out.say(NO_WORKER.line)
     else:
         call.out.say(f"show it with `headway jobs show {job_id}`, follow it with `headway jobs logs -f {job_id}`")
     return 0

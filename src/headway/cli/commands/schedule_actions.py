@@ -126,6 +126,7 @@ def register(schedules: typer.Typer) -> None:
         """Run a schedule now, also a disabled one: creates one execution."""
         from headway.api.schemas.groups import execution_json
         from headway.cli import arguments
+        from headway.text.findings import NO_WORKER
 
         given = arguments.params(pairs or [], params)
         with call.desk(app, tasks=True) as desk:
@@ -138,7 +139,7 @@ def register(schedules: typer.Typer) -> None:
             return 0
         call.out.show(str(made))
         if alone:
-            call.out.say("no worker is alive: start one with `headway work`, or `headway up`")
+            call.out.say(NO_WORKER.line)
         else:
             call.out.say(f"show it with `headway executions show {made}`")
         return 0
@@ -197,9 +198,10 @@ def _answer(call: Invocation, desk: Desk, schedule: Schedule, said: str) -> None
 def _follow(call: Invocation, desk: Desk, execution_id: int) -> int:
     from headway.api.schemas.groups import execution_json
     from headway.cli.tables.groups import group_remedies, step_table
+    from headway.text.findings import NO_WORKER
 
     if desk.alone():
-        call.out.say(f"execution {execution_id} waits: no worker is alive; start one with `headway work`")
+        call.out.say(f"execution {execution_id} waits: {NO_WORKER.sentence}; {NO_WORKER.remedy.line}")
     try:
         view = _to_the_end(call, desk, execution_id)
     except KeyboardInterrupt:

@@ -30,6 +30,7 @@ def _page(seen: Overview, desk: Desk) -> list[RenderableType]:
     from headway.cli.commands.targets import blocked_text
     from headway.cli.output import one_line
     from headway.cli.tables.jobs import about, pairs
+    from headway.text.findings import NO_WORKER
 
     counts = seen.counts.by_status
     plus = "+" if seen.counts.at_least else ""
@@ -42,7 +43,7 @@ def _page(seen: Overview, desk: Desk) -> list[RenderableType]:
         *desk.where.items(),
         ("queue", _pauses(seen) or "open"),
         ("targets", blocked_text(seen.blocked)),
-        ("workers", f"{len(alive)} with {slots} slots" if alive else "none: start one with `headway work`"),
+        ("workers", f"{len(alive)} with {slots} slots" if alive else f"none: {NO_WORKER.remedy.line}"),
         ("jobs", ", ".join(f"{counts[name]}{plus} {name.lower()}" for name in unfinished if counts[name]) or "none"),
         ("last 24 h", ", ".join(f"{counts[name]} {name.lower()}" for name in ended if counts[name]) or "none"),
         ("oldest wait", f"{about((seen.now - wait[1]) / 1e6)}, job {wait[0]}" if wait else None),
@@ -155,12 +156,13 @@ def ls(call: Invocation) -> None:
     """List workers and the jobs they run, including workers that ended within the last hour."""
     from headway.api.schemas.jobs import worker_json
     from headway.cli.tables.jobs import worker_table
+    from headway.text.findings import NO_WORKER
 
     with call.desk() as desk:
         found, now = desk.workers(), desk.now()
     if call.out.as_json:
         call.out.data({"items": [worker_json(worker, alive=alive) for worker, alive in found], "next": None})
     elif not found:
-        call.out.say("no workers: start one with `headway work`, or `headway up`")
+        call.out.say(f"no workers: {NO_WORKER.remedy.line}")
     else:
         call.out.show(worker_table(found, now))

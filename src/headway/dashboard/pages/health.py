@@ -6,10 +6,11 @@ from typing import Any
 
 from starlette.responses import Response
 
-from headway.dashboard import attention
-from headway.dashboard.attention import AttentionItem
 from headway.dashboard.page import PageRequest, Pages
+from headway.engine.monitoring import checks
+from headway.engine.monitoring.check import LISTED, Audience, Scope
 from headway.engine.monitoring.readiness import Health, storage
+from headway.model.checks import Finding
 from headway.store import stats
 from headway.store.postgres.row_security import row_security
 
@@ -28,18 +29,18 @@ def show(page: PageRequest) -> Response:
         "health.html",
         health=found,
         findings=_findings(page, found),
-        checked=attention.CHECKED,
-        most=attention.LISTED,
+        checked=[check.question for check in checks.checks_for(Audience.HEALTH_PAGE)],
+        most=LISTED,
         inside=_inside(page) if page.visitor.system else None,
     )
 
 
-def _findings(page: PageRequest, found: Health) -> list[AttentionItem] | None:
-    """Returns things that need attention, or None if the database cannot be read."""
+def _findings(page: PageRequest, found: Health) -> list[Finding] | None:
+    """Returns the things that need a person, or None if the database cannot be read."""
     if any(reason.code in UNREADABLE for reason in found.reasons):
         return None
     with page.look() as tx:
-        return attention.findings(tx, page.tenant_id, page.now)
+        return list(checks.items(Scope(tx, page.tenant_id, page.now)))
 
 
 def _inside(page: PageRequest) -> dict[str, Any]:

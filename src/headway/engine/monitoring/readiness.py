@@ -9,18 +9,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway.engine.loop import Loop
+from headway.engine.monitoring import checks
+from headway.engine.monitoring.check import Audience, Scope
 from headway.errors import HeadwayError, Unreachable
+from headway.model.checks import Finding
 from headway.store import stats, worker_views
 from headway.store.db import Database, Tx
-from headway.store.migrations import versions
 from headway.store.postgres.row_security import RowSecurity
 from headway.store.transfer import seal
 from headway.store.transfer.seal import Moved
 from headway.store.workers import worker_name
+from headway.text.findings import WORKER
 
-# A loop without a successful tick for this many of its own delays is stuck.
+# A loop without a successful tick for this many of its own delays, and these seconds, is stuck.
 MISSED_ROUNDS = 3
-LATE_TICK = 60.0
+GRACE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +101,7 @@ def ready(
     try:
         with database.read() as tx:
             seal.refuse_sealed(tx)
-            _schema(tx, health)
-            if health.ready:
-                _workers(tx, health, roles, worker_id)
-                _lag(tx, health)
-                if wall is not None and not (state := wall(tx)).enabled:
-                    health.warn("wall_off", f"the wall between tenants is {state}")
+            _records(tx, health, worker_id if "worker" in roles else None, wall)
     except Unreachable as error:
         health.refuse("database_unreachable", str(error))
     except Moved as error:
@@ -115,21 +113,27 @@ def ready(
     return health
 
 
-def _schema(tx: Tx, health: Health) -> None:
-    ((exists,),) = tx.run(f"schema_found_{tx.database.dialect}")
-    found = tx.run("schema_version")[0][0] if exists else 0
-    if found != versions()[-1]:
-        health.refuse("schema", f"the database has schema {found}, not {versions()[-1]}: run `headway db migrate`")
+def _records(tx: Tx, health: Health, own: int | None, wall: Callable[[Tx], RowSecurity] | None) -> None:
+    """Reports what the checks for `/readyz` find; records of another schema are not read."""
+    scope = Scope(tx)
+    for check in checks.checks_for(Audience.READYZ):
+        answer = check.answer(scope)
+        if check.name == "schema" and answer.mark != "ok":
+            for finding in checks.whole(answer):
+                health.refuse(finding.kind, finding.line)
+            return
+        for finding in checks.whole(answer):
+            health.warn(finding.kind, _text(finding))
+    if own is not None:
+        _own_worker(tx, health, own)
+    if wall is not None:
+        for finding in checks.whole(checks.judge_row_security(checks.RowSecuritySeen(wall(tx)))):
+            health.warn(finding.kind, _text(finding))
 
 
-def _workers(tx: Tx, health: Health, roles: Collection[str], worker_id: int | None) -> None:
-    states = stats.workers(tx)
-    if not states.get("live"):
-        health.warn("no_worker", "no worker is alive: jobs wait. Start one with `headway work`")
-    if silent := states.get("silent"):
-        health.warn("workers_silent", f"{silent} workers have not renewed their lease")
-    if "worker" in roles and worker_id is not None:
-        _own_worker(tx, health, worker_id)
+def _text(finding: Finding) -> str:
+    remedy = finding.remedy.line
+    return f"{finding.sentence}. {remedy[:1].upper()}{remedy[1:]}"
 
 
 def _own_worker(tx: Tx, health: Health, worker_id: int) -> None:
@@ -139,17 +143,15 @@ def _own_worker(tx: Tx, health: Health, worker_id: int) -> None:
     if not found:
         health.refuse("lease_lost", f"{name} has lost its lease")
     elif found[0].shown_state == "paused":
-        health.refuse("worker_paused", f"{name} cannot start the work it claims: {found[0].note}")
+        health.refuse("worker_paused", _with(f"{name} cannot start the work it claims: {found[0].note}", "paused"))
     elif found[0].state == "stuck":
-        health.refuse(
-            "worker_stuck", f"{name} has work that does not stop: {found[0].note or 'it claims no more jobs'}"
-        )
+        why = found[0].note or "it claims no more jobs"
+        health.refuse("worker_stuck", _with(f"{name} has work that does not stop: {why}", "stuck"))
 
 
-def _lag(tx: Tx, health: Health) -> None:
-    lag = stats.tick_lag(tx)
-    if lag > LATE_TICK:
-        health.warn("ticks_late", f"a tick is {lag:.0f} s late: start a process with the role scheduler")
+def _with(sentence: str, state: str) -> str:
+    """Returns the sentence with the remedy for a worker in this state."""
+    return _text(Finding(f"worker_{state}", sentence, WORKER[state]))
 
 
 def _loop(loop: Loop, health: Health) -> None:
@@ -170,7 +172,7 @@ def _round(loop: Loop) -> Round:
         state = "not started"
     elif not loop.thread.is_alive() and not loop.ended.is_set():
         state = "ended"
-    elif quiet is not None and quiet > MISSED_ROUNDS * loop.pace + LATE_TICK:
+    elif quiet is not None and quiet > MISSED_ROUNDS * loop.pace + GRACE:
         state = "stuck"
     return Round(loop.name, state, quiet, loop.pace)
 

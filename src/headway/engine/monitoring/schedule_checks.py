@@ -1,0 +1,120 @@
+"""Checks of schedules, ticks and webhooks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from headway.clock import micros
+from headway.engine.client.client import KNOWN_FOR
+from headway.engine.monitoring.check import LISTED, READ, Scope
+from headway.errors import BadInput
+from headway.model.checks import OVERDUE, Answer, Finding, broken, look, ok
+from headway.model.explain.forecast import span
+from headway.model.schedules.definition import Schedule
+from headway.model.values.json import instant_text
+from headway.model.webhooks.webhook import Endpoint
+from headway.store import stats
+from headway.store.schedules import schedules
+from headway.store.webhooks import endpoints
+from headway.text import findings
+from headway.text.findings import some
+
+# --- schedules ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulesSeen:
+    """The enabled schedules and the known tasks: those of recent workers and of this process."""
+
+    now: int
+    schedules: Sequence[Schedule]
+    tasks: Collection[str]
+
+
+def read_schedules(scope: Scope) -> SchedulesSeen:
+    tasks = {name for name, *_ in scope.tx.run("known_tasks", within=micros(KNOWN_FOR))} | set(scope.expected.tasks)
+    found = [Schedule(*row) for row in scope.tx.run("enabled_schedules", limit=READ)]
+    return SchedulesSeen(scope.now, found, tasks)
+
+
+def judge_schedules(seen: SchedulesSeen) -> Answer:
+    """Judges whether every enabled schedule can be parsed, runs known tasks, and was not decided by a wrong clock."""
+    if not seen.schedules:
+        return ok("no schedule is enabled")
+    ahead = [schedule for schedule in seen.schedules if schedule.ahead(seen.now)]
+    if named := [f"{schedule.name} until {instant_text(schedule.decided_until)}" for schedule in ahead]:
+        text = f"silent, because a clock that was ahead decided their times: {some(named)}"
+        return broken(text, "check the clock, then `headway schedules reset NAME`")
+    reasons = [(schedule.name, _unusable(schedule, seen.tasks)) for schedule in seen.schedules]
+    if unusable := [f"{name}: {why}" for name, why in reasons if why is not None]:
+        return look(f"cannot run: {some(unusable)}", "correct it with `headway apply`, or disable it")
+    return ok(f"{len(seen.schedules)} enabled, all of them can be read")
+
+
+def _unusable(schedule: Schedule, known: Collection[str]) -> str | None:
+    try:
+        steps = schedule.parsed.steps
+    except BadInput as error:
+        return str(error)
+    missing = sorted({step.task for step in steps if step.task is not None} - set(known))
+    return f"no recent worker has {some(missing)}" if missing else None
+
+
+# --- ticks --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TicksSeen:
+    """The lag of the most overdue tick, and the overdue schedules of the tenant with their lags, in microseconds."""
+
+    lag: int
+    schedules: Sequence[tuple[Schedule, int]] = ()
+
+
+def read_ticks(scope: Scope) -> TicksSeen:
+    if scope.tenant_id is None:
+        return TicksSeen(micros(stats.tick_lag(scope.tx)))
+    now, found = scope.now, schedules.upcoming(scope.tx, scope.tenant_id, LISTED)
+    lags = [(schedule, now - schedule.next_at) for schedule in found if schedule.next_at is not None]
+    late = [(schedule, lag) for schedule, lag in lags if lag > micros(OVERDUE)]
+    return TicksSeen(max((lag for _, lag in late), default=0), late)
+
+
+def judge_ticks(seen: TicksSeen) -> Answer:
+    if seen.lag <= micros(OVERDUE):
+        return ok("no tick is late")
+    found = findings.ticks_late(seen.lag)
+    each = [findings.schedule_late(schedule, lag) for schedule, lag in seen.schedules]
+    return broken(found.sentence, found.remedy.line, [found, *each])
+
+
+# --- webhooks -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WebhooksSeen:
+    """Failing webhooks, and the time since the oldest delivery was due, in microseconds."""
+
+    now: int
+    failing: Sequence[Endpoint]
+    overdue: int = 0
+
+
+def read_webhooks(scope: Scope) -> WebhooksSeen:
+    """Reads the failing webhooks of a tenant; of all tenants those whose circuit breaker is open."""
+    if scope.tenant_id is not None:
+        return WebhooksSeen(scope.now, endpoints.failing(scope.tx, scope.tenant_id, LISTED))
+    opened = [Endpoint(*row) for row in scope.tx.run("opened_endpoints", limit=READ)]
+    ((due, now),) = scope.tx.run("oldest_due_delivery", most=stats.COUNTED)
+    return WebhooksSeen(now, opened, 0 if due is None else now - due)
+
+
+def judge_webhooks(seen: WebhooksSeen) -> Answer:
+    found: list[Finding] = [findings.webhook_fails(endpoint, seen.now) for endpoint in seen.failing]
+    if found:
+        names = some([f"webhook {endpoint.id}" for endpoint in seen.failing])
+        return look(f"{names} fails: {found[0].sentence}", found[0].remedy.line, found)
+    if seen.overdue > micros(OVERDUE):
+        return broken(f"a delivery has been due for {span(seen.overdue)}", findings.SCHEDULER.line)
+    return ok("no delivery is overdue")

@@ -1,0 +1,62 @@
+"""One list of checks: what `doctor` answers and what the Health page lists have the same findings and remedies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from headway.engine.monitoring import checks
+from headway.engine.monitoring.check import Audience, Scope
+from headway.engine.monitoring.readiness import ready
+from headway.model.checks import Answer
+from tests.support.life import Life
+
+
+@pytest.fixture
+def life(database_url: str) -> Iterator[Life]:
+    with Life(database_url) as life:
+        yield life
+
+
+def answers(life: Life, tenant_id: int | None) -> dict[str, Answer]:
+    with life.database.read() as tx:
+        found = checks.checks_for(Audience.HEALTH_PAGE)
+        return {check.name: check.answer(Scope(tx, tenant_id)) for check in found}
+
+
+def test_doctor_and_the_health_page_say_the_same(life: Life) -> None:
+    life.in_state("ERROR", target="desk-1")
+    life.enqueue(target="desk-2")
+    life.client.pause_target("desk-2")
+    life.clock.advance(3600)  # the worker is silent
+    of_all, of_tenant = answers(life, None), answers(life, life.client.tenant_id)
+    for name, mark in (("workers", "broken"), ("held", "look"), ("targets", "look")):
+        assert (of_all[name].mark, of_tenant[name].mark) == (mark, mark), name
+    for name in ("workers", "targets"):
+        (listed,) = [finding for finding in of_tenant[name].findings if finding.subject is not None]
+        assert of_all[name].remedy == listed.remedy.line
+    (held,) = of_tenant["held"].findings
+    assert (of_all["held"].remedy or "").partition(";")[0] == held.remedy.line.partition(";")[0]
+
+
+def test_readyz_warns_of_each_finding_without_a_subject(life: Life) -> None:
+    life.clock.advance(3600)
+    found = [finding for answer in answers(life, None).values() for finding in checks.whole(answer)]
+    assert [finding.kind for finding in found] == ["no_worker", "workers_silent"]
+    assert [
+        (reason.code, finding.sentence in reason.text)
+        for reason, finding in zip(ready(life.database).warnings, found, strict=True)
+    ] == [
+        ("no_worker", True),
+        ("workers_silent", True),
+    ]
+
+
+def test_a_listed_finding_leads_to_a_page(life: Life) -> None:
+    life.in_state("PAUSED")
+    life.clock.advance(3600)
+    with life.database.read() as tx:
+        found = list(checks.items(Scope(tx, life.client.tenant_id)))
+    assert {finding.kind for finding in found} == {"worker_silent", "job_held"}
+    assert all(finding.remedy.page for finding in found)
