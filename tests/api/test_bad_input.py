@@ -274,7 +274,9 @@ def test_a_body_that_is_too_large_or_no_json_at_all(full: Site) -> None:
     refused(full, full.http.post("/api/jobs", json=STORY, headers={"Idempotency-Key": "x" * 300}))
 
 
-@pytest.mark.parametrize("text", ["a=" + "[" * 100_000, "a." * 100_000 + "a = 1", "a = " + "1" * 5_000, "[a]\n" * 6_000])
+@pytest.mark.parametrize(
+    "text", ["a=" + "[" * 100_000, "a." * 100_000 + "a = 1", "a = " + "1" * 5_000, "[a]\n" * 6_000]
+)
 def test_a_file_that_a_parser_cannot_bear_is_bad_input(site: Site, text: str) -> None:
     for dry_run in (True, False):
         answer = site.http.post("/api/apply", json={"text": text, "file": "plans.toml", "dry_run": dry_run})

@@ -33,8 +33,8 @@ MOVES: dict[WorkerState, frozenset[WorkerState]] = {
     S.STALLED: frozenset({S.STUCK}),
     S.STUCK: frozenset({S.STALLED}),
 }
-# The threads that move a worker into a state, by their names in `threads.WRITERS`. `caller` may be the supervisor, which
-# drains, or recovery, which renews the lease.
+# The threads that move a worker into a state, by their names in `threads.WRITERS`. `caller` may be the supervisor,
+# which drains, or recovery, which renews the lease.
 MOVERS: dict[WorkerState, set[str]] = {
     S.DRAINING: {"caller"},
     S.LOST: {"worker", "heartbeat", "caller"},
