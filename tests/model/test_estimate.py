@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from headway.model.explain.forecast import (
     Estimate,
     ForecastInput,
-    ForecastJob,
     ForecastReservation,
     Occupant,
     estimate,
@@ -21,8 +20,10 @@ from headway.model.explain.forecast import (
     quantile,
     span,
 )
-from headway.model.queue.capacity import Bucket, Reserved
+from headway.model.explain.snapshot import QueuedJob
+from headway.model.queue.capacity import Reserved
 from tests.support.properties import examples
+from tests.support.queued import BUCKETS, queued
 
 SECOND = 1_000_000
 NOW = 1_000 * SECOND
@@ -31,14 +32,13 @@ ALL = frozenset({"a", "b", "c"})
 TOOK = {(1, "a"): [10 * SECOND], (1, "b"): [30 * SECOND], (1, "c"): [7 * SECOND]}
 
 
-def waiter(number: int, task: str = "a", lanes: tuple[int, ...] = (GLOBAL,), **more: Any) -> ForecastJob:
-    bucket = Bucket(hash((task, lanes, more.get("target_id") is not None)), 1, task, lanes, "target_id" in more)
-    return ForecastJob(number, bucket, more.pop("priority", 0), number, NOW, more.pop("queued_at", NOW), **more)
+def waiter(number: int, task: str = "a", lanes: tuple[int, ...] = (GLOBAL,), **more: Any) -> QueuedJob:
+    return queued(number, task, lanes, **{"created_at": NOW, "queued_at": NOW, **more})
 
 
-def line(*waiting: ForecastJob, **more: Any) -> ForecastInput:
+def line(*waiting: QueuedJob, **more: Any) -> ForecastInput:
     usual: dict[str, Any] = {"hands": [(ALL, 4)], "capacity": {GLOBAL: 1, GPU: 1}}
-    return ForecastInput(NOW, waiting, **{**usual, **more})
+    return ForecastInput(NOW, waiting, BUCKETS, **{**usual, **more})
 
 
 def seconds(found: Estimate | None) -> tuple[float, float] | None:
@@ -124,7 +124,7 @@ def test_a_full_lane_does_not_hold_up_the_others() -> None:
 def test_targets_are_strict_and_a_resumed_job_goes_first() -> None:
     jobs = [waiter(1, "b", (), target_id=7), waiter(2, "a", (), target_id=7), waiter(3, "a", (), target_id=8)]
     assert [start(n, line(*jobs)) for n in (1, 2, 3)] == [0, 30, 0]
-    resumed = replace(jobs[1], holds=True)
+    resumed = jobs[1]._replace(fence=1)
     assert [start(n, line(jobs[0], resumed, jobs[2])) for n in (1, 2)] == [10, 0]
     running = [Occupant((), (1, "c"), NOW, target_id=7, hand=0)]
     assert start(1, line(*jobs, running=running)) == 7
@@ -134,7 +134,7 @@ def test_times_and_pauses() -> None:
     later = waiter(1, due=NOW + 60 * SECOND)
     assert start(1, line(later)) == 60
     assert start(1, line(later, waiter(2, "b"))) == 60
-    assert start(1, line(replace(later, due=NOW + 20 * SECOND), waiter(2, "b"))) == 30
+    assert start(1, line(later._replace(not_before=NOW + 20 * SECOND), waiter(2, "b"))) == 30
     assert start(2, line(later, waiter(2, "b"), paused={1: NOW + 90 * SECOND})) == 100
     assert start(2, line(waiter(2), paused={0: NOW + 90 * SECOND})) == 90
 
@@ -200,20 +200,22 @@ class Simple:
                 continue
             waiting.remove(chosen)
             found[chosen.id] = time
-            one = Occupant(chosen.bucket.lanes, chosen.kind, time, 0, chosen.target_id, 0)
-            running.append((time + max(0, self.lasts[chosen.kind] - chosen.ran), one))
+            bucket = BUCKETS[chosen.bucket_id]
+            kind = (bucket.tenant_id, bucket.task)
+            one = Occupant(bucket.lanes, kind, time, 0, chosen.target_id, 0)
+            running.append((time + max(0, self.lasts[kind] - chosen.ran), one))
         return found
 
-    def _may(self, one: ForecastJob, waiting: list[ForecastJob], running: list[Occupant], time: int) -> bool:
-        if one.due > time or len(running) >= self.line.hands[0][1] + len(self.line.running):
+    def _may(self, one: QueuedJob, waiting: list[QueuedJob], running: list[Occupant], time: int) -> bool:
+        if one.due(NOW) > time or len(running) >= self.line.hands[0][1] + len(self.line.running):
             return False
-        for lane in one.bucket.lanes:
+        for lane in BUCKETS[one.bucket_id].lanes:
             limit = self.line.capacity.get(lane)
             if limit is not None and sum(lane in other.lanes for other in running) >= limit:
                 return False
         if one.target_id is None:
             return True
-        here = [other for other in waiting if other.target_id == one.target_id and other.due <= time]
+        here = [other for other in waiting if other.target_id == one.target_id and other.due(NOW) <= time]
         first = next((other for other in here if other.holds), here[0])
         return first is one and all(other.target_id != one.target_id for other in running)
 

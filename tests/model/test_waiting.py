@@ -14,7 +14,7 @@ from headway.model.explain.snapshot import (
     ActiveReservation,
     LaneLoad,
     Pause,
-    Queued,
+    QueuedJob,
     QueueSnapshot,
     Runner,
     TargetLoad,
@@ -22,7 +22,10 @@ from headway.model.explain.snapshot import (
 )
 from headway.model.jobs.job import JobRecord
 from headway.model.jobs.states import State
+from headway.model.queue.capacity import Bucket
+from headway.model.queue.select import Pick
 from headway.model.queue.target import TargetHolder
+from tests.support.queued import BUCKETS, bucket, queued
 
 SECOND = 1_000_000
 GLOBAL, GPU, DESK = 1, 2, 8
@@ -34,11 +37,14 @@ JOB = JobRecord(**_UNSET | _ZERO | _TEXTS | _GIVEN | {"status": State.QUEUED, "v
 ON_DESK = replace(JOB, target_id=DESK)
 LANES = {GLOBAL: LaneLoad("global", 1, free=1), GPU: LaneLoad("gpu", 2, resource=True, free=2)}
 HAND = WorkerSlots(frozenset({"t"}), 1, 1)
-OPEN = QueueSnapshot(now=10, lanes=LANES, hands=(HAND,), line=(Queued(7, "t", (GLOBAL,)),))
+OPEN = QueueSnapshot(
+    now=10, tenant_id=1, lanes=LANES, hands=(HAND,), line=(queued(7, "t", (GLOBAL,)),), buckets=BUCKETS
+)
 
 
 def explain(scene: QueueSnapshot, job: JobRecord = JOB, lanes: tuple[int, ...] = (GLOBAL,)) -> list[Blocker]:
-    return blockers(job, lanes, scene)
+    on_target = job.target_id is not None
+    return blockers(replace(job, bucket_id=bucket(job.task, lanes, on_target=on_target).id), scene)
 
 
 def kinds(scene: QueueSnapshot, job: JobRecord = JOB, lanes: tuple[int, ...] = (GLOBAL,)) -> list[str]:
@@ -51,11 +57,11 @@ def with_lane(lane: int, **load: Any) -> QueueSnapshot:
 
 def on_desk(**facts: Any) -> QueueSnapshot:
     target = TargetLoad("desk-1", **{"first": 7, **facts})
-    return replace(OPEN, targets={DESK: target}, line=(Queued(7, "t", (), DESK),))
+    return replace(OPEN, targets={DESK: target}, line=(queued(7, "t", (), DESK),))
 
 
 def test_whoever_the_next_claims_take_has_nothing_in_its_way() -> None:
-    scene = replace(OPEN, picked=frozenset({7}))
+    scene = replace(OPEN, picks=(Pick(7, bucket("t", (GLOBAL,))),))
     assert kinds(scene) == kinds(replace(scene, hands=(), pause=Pause(1))) == []
     assert kinds(OPEN, replace(JOB, status=State.RUNNING)) == []
 
@@ -71,12 +77,14 @@ def test_everything_at_once_in_order() -> None:
     }
     scene = QueueSnapshot(
         10,
+        1,
         Pause(2, 99, "the disk"),
         Pause(1),
         lanes,
         {DESK: TargetLoad("desk-1", Pause(3, note="by hand"), TargetHolder(2, State.ERROR, 8, "it broke\nin two"), 6)},
         (ActiveReservation(frozenset({GPU}), None, 4, 44, granted=False, holder="ann, reservation 5"),),
-        line=(Queued(6, "t", (), DESK), Queued(7, "t", (GPU, GLOBAL), DESK)),
+        line=(queued(6, "t", (), DESK), queued(7, "t", (GPU, GLOBAL), DESK)),
+        buckets=BUCKETS,
     )
     hint = "headway jobs resume 2, or resolve, retry, release or cancel it"
     assert explain(scene, ON_DESK, (GPU, GLOBAL)) == [
@@ -215,48 +223,48 @@ def test_workers(hands: tuple[WorkerSlots, ...], detail: str) -> None:
 # --- behind -------------------------------------------------------------------------------------------------------
 
 
-def behind(*ahead: Queued, scene: QueueSnapshot = OPEN, lanes: tuple[int, ...] = (GLOBAL,)) -> Blocker | None:
-    found = explain(replace(scene, line=(*ahead, Queued(7, "t", lanes), Queued(99, "t", lanes))), lanes=lanes)
+def behind(*ahead: QueuedJob, scene: QueueSnapshot = OPEN, lanes: tuple[int, ...] = (GLOBAL,)) -> Blocker | None:
+    found = explain(replace(scene, line=(*ahead, queued(7, "t", lanes), queued(99, "t", lanes))), lanes=lanes)
     return next((one for one in found if one.kind == "behind" and one.by), None)
 
 
 def test_behind_those_that_take_what_it_needs() -> None:
-    assert behind(Queued(2, "t", (GLOBAL,))) == Blocker("behind", "behind a better placed job", "job 2")
-    assert behind(Queued(2, "t", (GLOBAL,)), Queued(3, "t", (GLOBAL, GPU))) == Blocker(
+    assert behind(queued(2, "t", (GLOBAL,))) == Blocker("behind", "behind a better placed job", "job 2")
+    assert behind(queued(2, "t", (GLOBAL,)), queued(3, "t", (GLOBAL, GPU))) == Blocker(
         "behind", "behind 2 better placed jobs", "job 3"
     )
-    assert behind(Queued(2, "t", (GPU,))) is None
+    assert behind(queued(2, "t", (GPU,))) is None
     unlimited = with_lane(GLOBAL, capacity=None, free=None)
-    assert behind(Queued(2, "t", (GLOBAL,)), scene=unlimited) is None
+    assert behind(queued(2, "t", (GLOBAL,)), scene=unlimited) is None
 
 
 def test_not_behind_one_that_waits_for_something_else() -> None:
     full = with_lane(GPU, free=0, running=(Runner(1, 5),))
-    assert behind(Queued(2, "t", (GLOBAL, GPU)), scene=full) is None
-    assert behind(Queued(2, "t", (GLOBAL, GPU)), scene=full, lanes=(GLOBAL, GPU)) is not None
-    assert behind(Queued(2, "t", (GLOBAL,), DESK, open=False)) is None
-    assert behind(Queued(2, "nobody knows", (GLOBAL,))) is None
+    assert behind(queued(2, "t", (GLOBAL, GPU)), scene=full) is None
+    assert behind(queued(2, "t", (GLOBAL, GPU)), scene=full, lanes=(GLOBAL, GPU)) is not None
+    assert behind(queued(2, "t", (GLOBAL,), DESK, open=False)) is None
+    assert behind(queued(2, "nobody knows", (GLOBAL,))) is None
 
 
 def test_behind_those_that_take_the_slots() -> None:
     taken = replace(OPEN, hands=(replace(HAND, left=0),))
-    assert behind(Queued(2, "t"), scene=taken, lanes=()) is not None
+    assert behind(queued(2, "t"), scene=taken, lanes=()) is not None
     other = WorkerSlots(frozenset({"u"}), 1, 0)
-    assert behind(Queued(2, "u"), scene=replace(taken, hands=(*taken.hands, other)), lanes=()) is None
-    assert behind(Queued(2, "u"), scene=replace(OPEN, hands=()), lanes=()) is not None
+    assert behind(queued(2, "u"), scene=replace(taken, hands=(*taken.hands, other)), lanes=()) is None
+    assert behind(queued(2, "u"), scene=replace(OPEN, hands=()), lanes=()) is not None
 
 
 def test_too_far_back_to_be_ranked() -> None:
-    line = (Queued(2, "t", (GLOBAL,)), Queued(3, "t", (GPU,)))
-    (found,) = explain(replace(OPEN, line=(*line, Queued(4, "t", (GLOBAL,)))))
+    line = (queued(2, "t", (GLOBAL,)), queued(3, "t", (GPU,)))
+    (found,) = explain(replace(OPEN, line=(*line, queued(4, "t", (GLOBAL,)))))
     assert found.detail == "behind at least 2 better placed jobs"
 
 
 def test_behind_one_that_only_the_claim_finds_better() -> None:
-    picks = (Queued(12, "t", (GLOBAL,)), Queued(13, "t", (GPU,)))
+    picks = (Pick(12, bucket("t", (GLOBAL,))), Pick(13, bucket("t", (GPU,))))
     (found,) = explain(replace(OPEN, picks=picks))
     assert (found.by, found.job_ids) == ("job 12", (12,))
-    (found,) = explain(replace(OPEN, picks=(Queued(None, "t", (GLOBAL,)),)))
+    (found,) = explain(replace(OPEN, picks=(Pick(12, Bucket(99, 2, "t", (GLOBAL,))),)))
     assert found == Blocker("behind", "behind a better placed job of another tenant")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from headway.model.access.permissions import Role, Token
+from headway.model.explain.snapshot import QUEUED_JOB_COLUMNS
 from headway.model.groups.group import Group
 from headway.model.jobs.job import JobRecord, Reservation, Run
 from headway.model.jobs.outcome import FailureKind
@@ -43,6 +44,7 @@ def fragments() -> dict[str, Any]:
     """Returns the column lists, states and shared conditions by fragment name."""
     return {
         **STATES,
+        "queued_job_columns": ", ".join(f"j.{name}" for name in QUEUED_JOB_COLUMNS),
         "job_columns": ", ".join(f"j.{name}" for name in JOB_COLUMNS),
         "delivery_columns": ", ".join(f"d.{field.name}" for field in dataclasses.fields(Delivery)),
         "endpoint_columns": ", ".join(f"e.{field.name}" for field in dataclasses.fields(Endpoint)),

@@ -12,12 +12,13 @@ from headway.model.explain.snapshot import (
     ActiveReservation,
     LaneLoad,
     Pause,
-    Queued,
+    QueuedJob,
     QueueSnapshot,
     TargetLoad,
     WorkerSlots,
     lapsed,
     queued,
+    queued_job,
 )
 from headway.model.groups.group import Group, Member
 from headway.model.jobs.job import JobRecord
@@ -86,12 +87,13 @@ def on_page(blocker: Blocker, now: int) -> str:
 # --- blockers -----------------------------------------------------------------------------------------------------
 
 
-def blockers(job: JobRecord, lanes: tuple[int, ...], scene: QueueSnapshot) -> list[Blocker]:
-    """Returns every blocker of a job. `lanes` are those that the current policy requires."""
+def blockers(job: JobRecord, scene: QueueSnapshot) -> list[Blocker]:
+    """Returns every blocker of a job, whose bucket has the lanes that the current policy requires."""
     if job.status is State.RUNNING or job.id in scene.picked:
         return []
     if not queued(job, scene.now):
         return [_not_queued(job, scene)]
+    lanes = scene.buckets[job.bucket_id].lanes
     found = [
         *_pauses(scene),
         *_target(job, scene),
@@ -100,16 +102,12 @@ def blockers(job: JobRecord, lanes: tuple[int, ...], scene: QueueSnapshot) -> li
         *_promises(job, lanes, scene),
         *_workers(job.task, scene),
     ]
-    return [*found, *_behind(_placed(job, lanes, scene), scene, alone=not found)]
-
-
-def _placed(job: JobRecord, lanes: tuple[int, ...], scene: QueueSnapshot) -> Queued:
     target = _target_of(job, scene)
-    opened = target is None or target.lets(job.id)
-    return Queued(job.id, job.task, lanes, job.target_id, opened, stage_of(job.group_id, job.stage))
+    placed = queued_job(job)._replace(open=target is None or target.lets(job.id))
+    return [*found, *_behind(placed, scene, alone=not found)]
 
 
-def _target_of(job: JobRecord | Queued, scene: QueueSnapshot) -> TargetLoad | None:
+def _target_of(job: JobRecord | QueuedJob, scene: QueueSnapshot) -> TargetLoad | None:
     return scene.targets.get(job.target_id) if job.target_id is not None else None
 
 
@@ -284,7 +282,7 @@ def _workers(task: str, scene: QueueSnapshot) -> Iterator[Blocker]:
 # --- behind -------------------------------------------------------------------------------------------------------
 
 
-def _behind(job: Queued, scene: QueueSnapshot, *, alone: bool) -> list[Blocker]:
+def _behind(job: QueuedJob, scene: QueueSnapshot, *, alone: bool) -> list[Blocker]:
     """Returns the blocker for better placed jobs that would be claimed instead.
 
     `alone` means that the job has no other blocker, so a better placed job must exist.
@@ -292,7 +290,9 @@ def _behind(job: Queued, scene: QueueSnapshot, *, alone: bool) -> list[Blocker]:
     place = scene.places.get(job.id)
     target = _target_of(job, scene)
     holder = target.holder.job_id if target is not None and target.holder is not None else None  # named already
-    ahead = _ahead(job, len(scene.line) if place is None else place, scene) - {scene.places.get(holder, -1)}
+    ahead = _ahead(job, len(scene.line) if place is None else place, scene) - {
+        -1 if holder is None else scene.places.get(holder, -1)
+    }
     if ahead:
         least = "at least " if place is None else ""
         count = f"{len(ahead)} better placed jobs" if len(ahead) > 1 else "a better placed job"
@@ -309,7 +309,7 @@ def _behind_job(detail: str, job_id: int | None) -> Blocker:
     return Blocker("behind", detail, f"job {job_id}", job_ids=(job_id,))
 
 
-def _ahead(job: Queued, place: int, scene: QueueSnapshot) -> set[int]:
+def _ahead(job: QueuedJob, place: int, scene: QueueSnapshot) -> set[int]:
     """Returns the places of the competing jobs before this place."""
     obstacles = _obstacles(job, scene)
     before = (alike for alike in scene.alike if alike[0] < place)
@@ -317,14 +317,15 @@ def _ahead(job: Queued, place: int, scene: QueueSnapshot) -> set[int]:
     return {n for alike in found for n in alike[: bisect_left(alike, place)]}
 
 
-def _next(job: Queued, scene: QueueSnapshot) -> Blocker:
+def _next(job: QueuedJob, scene: QueueSnapshot) -> Blocker:
     """Returns the blocker for the next pick, such as an aged job or one of another tenant."""
-    takers = [pick for pick in scene.picks if set(pick.lanes) & set(job.lanes)] or scene.picks
-    taker = next((pick.id for pick in reversed(takers) if pick.id is not None), None)
+    lanes = set(scene.buckets[job.bucket_id].lanes)
+    takers = [pick for pick in scene.picks if lanes.intersection(pick.bucket.lanes)] or scene.picks
+    taker = next((pick.job_id for pick in reversed(takers) if scene.is_own(pick)), None)
     return _behind_job("behind a better placed job", taker)
 
 
-def _competes(other: Queued, job: Queued, obstacles: frozenset[object], scene: QueueSnapshot) -> bool:
+def _competes(other: QueuedJob, job: QueuedJob, obstacles: frozenset[object], scene: QueueSnapshot) -> bool:
     """Returns True if a better placed job needs this job's target, limited lane or only free slots."""
     if other.target_id is not None and other.target_id == job.target_id:
         return True
@@ -332,16 +333,17 @@ def _competes(other: Queued, job: Queued, obstacles: frozenset[object], scene: Q
         return False  # the other job has a blocker that this one lacks, so this one may overtake it
     if _crowded(scene):
         return True
-    siblings = job.stage is not None and other.stage == job.stage
-    limited = [scene.lanes[lane] for lane in other.lanes if lane in job.lanes and scene.lanes[lane].free is not None]
+    ours, theirs = scene.buckets[job.bucket_id], scene.buckets[other.bucket_id]
+    siblings = job.in_stage is not None and other.in_stage == job.in_stage
+    limited = [scene.lanes[lane] for lane in theirs.lanes if lane in ours.lanes and scene.lanes[lane].free is not None]
     shared = any(load.resource or not siblings for load in limited)
-    return shared or _scarce(other.task, job.task, scene.hands)
+    return shared or _scarce(theirs.task, ours.task, scene.hands)
 
 
 def _crowded(scene: QueueSnapshot) -> bool:
     """Returns True if the next claims bring the tenant to its limit of running jobs."""
     load = scene.tenant
-    return load is not None and load.free is not None and load.free <= sum(pick.id is not None for pick in scene.picks)
+    return load is not None and load.free is not None and load.free <= sum(map(scene.is_own, scene.picks))
 
 
 def _scarce(other: str, task: str, hands: Collection[WorkerSlots]) -> bool:
@@ -351,11 +353,12 @@ def _scarce(other: str, task: str, hands: Collection[WorkerSlots]) -> bool:
     return not hands or any(other in hand.tasks and task in hand.tasks for hand in hands)
 
 
-def _obstacles(job: Queued, scene: QueueSnapshot) -> frozenset[object]:
+def _obstacles(job: QueuedJob, scene: QueueSnapshot) -> frozenset[object]:
     """Returns the closed lanes, the closed target and the unknown task of a job."""
-    found: set[object] = {lane for lane in job.lanes if not scene.lanes[lane].open}
+    bucket = scene.buckets[job.bucket_id]
+    found: set[object] = {lane for lane in bucket.lanes if not scene.lanes[lane].open}
     if not job.open:
         found.add(("target", job.target_id))
-    if scene.hands and not any(job.task in hand.tasks for hand in scene.hands):
-        found.add(job.task)
+    if scene.hands and not any(bucket.task in hand.tasks for hand in scene.hands):
+        found.add(bucket.task)
     return frozenset(found)

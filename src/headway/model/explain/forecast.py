@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
+from headway.model.explain.snapshot import QueuedJob
 from headway.model.queue.capacity import Bucket, Capacity, Queue, Reserved, grants, head
 from headway.model.queue.capacity import reserve as close_reserved
 from headway.model.queue.place import AgedPlace, Place, Stage
@@ -18,7 +19,6 @@ from headway.model.queue.select_aged import Levels as Sources
 from headway.model.queue.stage_sharing import StageSharing
 
 Kind = tuple[int, str]  # a tenant and a task, the key of known durations
-NO_STAGE = (None, None)
 _UNITS = ((86_400, "days"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -42,39 +42,6 @@ class Estimate:
         likely = f"in about {span(self.p50 - now)}" if self.p50 - now >= 1_000_000 else "any moment now"
         latest = f" (at most {span(self.p90 - now)})" if self.p90 - max(self.p50, now) >= 1_000_000 else ""
         return f"starts {likely}{latest}"
-
-
-@dataclass(frozen=True, slots=True)
-class ForecastJob:
-    """A waiting job. It starts no earlier than `due`; `ran` is its running time so far.
-
-    `holds` means that it was resumed and holds its target.
-    """
-
-    id: int
-    bucket: Bucket
-    priority: int
-    position: int
-    created_at: int
-    queued_at: int
-    due: int = 0
-    target_id: int | None = None
-    ran: int = 0
-    holds: bool = False
-    stage: Stage | None = None
-
-    @property
-    def kind(self) -> Kind:
-        return (self.bucket.tenant_id, self.bucket.task)
-
-    @property
-    def aged(self) -> AgedPlace:
-        queued_at = max(self.queued_at, self.due)
-        return AgedPlace(self.position, self.created_at, self.id, queued_at, *(self.stage or NO_STAGE))
-
-    @property
-    def place(self) -> Place:
-        return Place(-self.priority, self.position, self.created_at, self.id, *(self.stage or NO_STAGE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +81,15 @@ class ForecastReservation:
 class ForecastInput:
     """Everything that decides when waiting jobs start.
 
-    `hands` has the tasks and free slots of each living worker, `paused` the end of each tenant's pause (0 stands for
-    all tenants), `shut` the targets that a person must open. `aging` is in microseconds. `policy` has the lanes in
-    which the jobs of a stage count as one, `limits` the tenants' limits of running jobs, `turns` the number of each
-    tenant's last turn.
+    `buckets` has the tasks and lanes of the waiting jobs. `hands` has the tasks and free slots of each living worker,
+    `paused` the end of each tenant's pause (0 stands for all tenants), `shut` the targets that a person must open.
+    `aging` is in microseconds. `policy` has the lanes in which the jobs of a stage count as one, `limits` the tenants'
+    limits of running jobs, `turns` the number of each tenant's last turn.
     """
 
     now: int
-    waiting: Sequence[ForecastJob]
+    waiting: Sequence[QueuedJob]
+    buckets: Mapping[int, Bucket]
     running: Sequence[Occupant] = ()
     hands: Sequence[tuple[frozenset[str], int]] = ()
     capacity: Mapping[int, int | None] = field(default_factory=dict)
@@ -144,7 +112,7 @@ def estimate(job_id: int, line: ForecastInput, history: History) -> Estimate | N
 
 def estimates(wanted: Collection[int], line: ForecastInput, history: History) -> dict[int, Estimate]:
     """Estimates the starts of several jobs; leaves out those without an estimate."""
-    p50, p90 = (_Play(line, _durations(history, share)).starts_of(wanted) for share in (0.5, 0.9))
+    p50, p90 = (Simulation(line, _durations(history, share)).starts_of(wanted) for share in (0.5, 0.9))
     # Longer durations can, by chance, make a job start earlier, so p90 is at least p50.
     return {job_id: Estimate(p50[job_id], max(p50[job_id], p90[job_id])) for job_id in p50.keys() & p90.keys()}
 
@@ -162,7 +130,7 @@ def quantile(values: Sequence[int], share: float) -> int:
 Levels = dict[int, list[AgedPlace]]  # by priority, each in order
 
 
-class _Play:
+class Simulation:
     """Simulates the queue from event to event.
 
     A job that ends frees its lanes, its target and its slot; then free slots go to the next jobs, by the rules of the
@@ -183,7 +151,6 @@ class _Play:
         self.busy: set[int] = set()
         self.ends: list[tuple[int, int, Occupant]] = []
         self.numbers = count()
-        self.buckets: dict[int, Bucket] = {}
         self.levels: dict[int, Levels] = {}
         self.waiting = {job.id: job for job in line.waiting}
         self.queues: dict[int, list[Place]] = {}
@@ -192,7 +159,7 @@ class _Play:
         self.started: dict[int, int] = {}
         self.sought: set[int] = set()
         self.order = sorted(range(len(self.slots)), key=lambda n: len(line.hands[n][0]))
-        self.later = sorted(((job.due, job.id) for job in line.waiting), reverse=True)
+        self.later = sorted(((job.due(line.now), job.id) for job in line.waiting), reverse=True)
         granted = [call.occupant for call in line.calls if call.reserved.granted]
         for occupant in (*line.running, *granted):
             self._take(occupant.lanes, occupant.stage)
@@ -279,8 +246,7 @@ class _Play:
 
     # --- the queue ---
 
-    def _come(self, job: ForecastJob) -> None:
-        self.buckets[job.bucket.id] = job.bucket
+    def _come(self, job: QueuedJob) -> None:
         if job.target_id is None:
             self._open(job)
             return
@@ -302,12 +268,12 @@ class _Play:
             self.open[target] = chosen
             self._open(self.waiting[chosen])
 
-    def _open(self, job: ForecastJob) -> None:
-        insort(self.levels.setdefault(job.bucket.id, {}).setdefault(job.priority, []), job.aged)
+    def _open(self, job: QueuedJob) -> None:
+        insort(self.levels.setdefault(job.bucket_id, {}).setdefault(job.priority, []), job.aged(self.line.now))
 
-    def _close(self, job: ForecastJob) -> None:
-        levels = self.levels[job.bucket.id]
-        del levels[job.priority][bisect_left(levels[job.priority], job.aged)]
+    def _close(self, job: QueuedJob) -> None:
+        levels = self.levels[job.bucket_id]
+        del levels[job.priority][bisect_left(levels[job.priority], job.aged(self.line.now))]
         if not levels[job.priority]:
             del levels[job.priority]
         if job.target_id is not None:
@@ -347,8 +313,8 @@ class _Play:
 
     def _ready(self) -> Iterator[Bucket]:
         for number, levels in self.levels.items():
-            if levels and not self._paused(self.buckets[number].tenant_id):
-                yield self.buckets[number]
+            if levels and not self._paused(self.line.buckets[number].tenant_id):
+                yield self.line.buckets[number]
 
     def _paused(self, tenant_id: int) -> bool:
         until = self.line.paused.get(tenant_id, 0)
@@ -381,7 +347,7 @@ class _Play:
             for aged in places:
                 yield Place(-priority, aged.position, aged.created_at, aged.job_id, aged.group_id, aged.stage)
 
-    def _start(self, job: ForecastJob, hand: int) -> None:
+    def _start(self, job: QueuedJob, hand: int) -> None:
         """Starts a picked job; the plan has already taken its lanes."""
         self.started[job.id] = self.time
         self.sought.discard(job.id)
@@ -390,8 +356,9 @@ class _Play:
         if job.target_id is not None:
             self.queues[job.target_id].remove(job.place)
             self.holders.pop(job.target_id, None)
-        for lane in job.bucket.lanes:
-            self._enter(lane, job.stage)
-        stage, tenant_id = job.stage, job.bucket.tenant_id
-        took = Occupant(job.bucket.lanes, job.kind, self.time, job.ran, job.target_id, hand, None, stage, tenant_id)
+        bucket, stage = self.line.buckets[job.bucket_id], job.in_stage
+        for lane in bucket.lanes:
+            self._enter(lane, stage)
+        kind = (bucket.tenant_id, bucket.task)
+        took = Occupant(bucket.lanes, kind, self.time, job.ran, job.target_id, hand, None, stage, bucket.tenant_id)
         self._begin(took)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import NamedTuple
 
 from headway.model.jobs.job import JobRecord
 from headway.model.jobs.states import State
-from headway.model.queue.place import Stage
+from headway.model.queue.capacity import Bucket
+from headway.model.queue.place import AgedPlace, Place, Stage, stage_of
+from headway.model.queue.select import Pick
 from headway.model.queue.target import TargetHolder
 
 
@@ -93,16 +97,61 @@ class ActiveReservation:
     holder: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Queued:
-    """A job in the queue. `id` is None for a job of another tenant. `open` means that its target allows it."""
+class QueuedJob(NamedTuple):
+    """An unclaimed job: its place in the queue, its times, and the bucket that has its task and lanes.
 
-    id: int | None
-    task: str
-    lanes: tuple[int, ...] = ()
+    `open` means that its target allows it.
+    """
+
+    id: int
+    status: int
+    bucket_id: int
+    priority: int
+    position: int
+    created_at: int
+    queued_at: int | None = None
+    not_before: int | None = None
+    expires_at: int | None = None
     target_id: int | None = None
+    fence: int = 0
+    ran: int = 0
+    group_id: int | None = None
+    stage: int | None = None
     open: bool = True
-    stage: Stage | None = None
+
+    @property
+    def place(self) -> Place:
+        return Place(-self.priority, self.position, self.created_at, self.id, self.group_id, self.stage)
+
+    @property
+    def in_stage(self) -> Stage | None:
+        return stage_of(self.group_id, self.stage)
+
+    @property
+    def holds(self) -> bool:
+        """Returns True if the job was resumed and holds its target."""
+        return self.fence > 0
+
+    def due(self, now: int) -> int:
+        """Returns the earliest start of a SCHEDULED job, otherwise 0."""
+        return max(now, self.not_before or 0) if self.status == State.SCHEDULED else 0
+
+    def aged(self, now: int) -> AgedPlace:
+        """Returns the place among jobs that compete by age; a SCHEDULED job is queued when it is due."""
+        queued_at = max(self.queued_at or 0, self.due(now))
+        return AgedPlace(self.position, self.created_at, self.id, queued_at, self.group_id, self.stage)
+
+    def waits(self, now: int) -> bool:
+        """Returns True if the job is neither WAITING nor expired."""
+        return self.status != State.WAITING and not lapsed(self, now)
+
+
+QUEUED_JOB_COLUMNS = tuple(name for name in QueuedJob._fields if name != "open")
+_of_record = attrgetter(*QUEUED_JOB_COLUMNS)
+
+
+def queued_job(job: JobRecord) -> QueuedJob:
+    return QueuedJob(*_of_record(job))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,43 +172,51 @@ class QueueSnapshot:
     """The surroundings of a tenant's queue at one moment.
 
     The field after `pause` is the pause of all queues. `line` is the beginning of the queue in order; a job outside it
-    is further back. `picks` are the jobs that the next claims will choose. `held` has the instants at which jobs became
-    PAUSED or ERROR. `tenant` is the load of the whole tenant if it has a limit.
+    is further back. `buckets` has the tasks and lanes of its jobs. `picks` are the jobs that the next claims will
+    choose, also those of other tenants. `held` has the instants at which jobs became PAUSED or ERROR. `tenant` is the
+    load of the whole tenant if it has a limit.
     """
 
     now: int
+    tenant_id: int
     pause: Pause | None = None
     everybody: Pause | None = None
     lanes: Mapping[int, LaneLoad] = field(default_factory=dict)
     targets: Mapping[int, TargetLoad] = field(default_factory=dict)
     promises: tuple[ActiveReservation, ...] = ()
     hands: tuple[WorkerSlots, ...] = ()
-    line: tuple[Queued, ...] = ()
-    picks: tuple[Queued, ...] = ()
-    picked: frozenset[int] = frozenset()
+    line: tuple[QueuedJob, ...] = ()
+    buckets: Mapping[int, Bucket] = field(default_factory=dict)
+    picks: tuple[Pick, ...] = ()
     held: Mapping[int, int] = field(default_factory=dict)
     tenant: LaneLoad | None = None
     inactive: Inactive | None = None
-    places: Mapping[int | None, int] = field(init=False, repr=False, compare=False)
+    picked: frozenset[int] = field(init=False, repr=False, compare=False)
+    places: Mapping[int, int] = field(init=False, repr=False, compare=False)
     alike: Collection[list[int]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Indexes the line by job id, and groups jobs with equal needs, which share their blockers."""
         kinds: dict[object, list[int]] = {}
         for n, job in enumerate(self.line):
-            kinds.setdefault((job.task, job.lanes, job.target_id, job.open, job.stage), []).append(n)
+            kinds.setdefault((job.bucket_id, job.target_id, job.open, job.in_stage), []).append(n)
+        object.__setattr__(self, "picked", frozenset(pick.job_id for pick in self.picks))
         object.__setattr__(self, "alike", kinds.values())
         object.__setattr__(self, "places", {job.id: n for n, job in enumerate(self.line)})
 
+    def is_own(self, pick: Pick) -> bool:
+        """Returns True if the picked job belongs to the tenant, who may learn its number."""
+        return pick.bucket.tenant_id == self.tenant_id
 
-def lapsed(job: JobRecord, now: int) -> bool:
+
+def lapsed(job: JobRecord | QueuedJob, now: int) -> bool:
     """Returns True if an unclaimed job has expired; the next claim skips it."""
-    return job.status.claimable_later and job.fence == 0 and job.expires_at is not None and job.expires_at <= now
+    return job.expires_at is not None and job.expires_at <= now and job.fence == 0 and job.status <= State.QUEUED
 
 
-def queued(job: JobRecord, now: int) -> bool:
+def queued(job: JobRecord | QueuedJob, now: int) -> bool:
     """Returns True if a job is queued, or is due and the next claim will promote it."""
     if lapsed(job, now):
         return False
-    due = job.status is State.SCHEDULED and job.not_before is not None and job.not_before <= now
-    return job.status is State.QUEUED or due
+    due = job.status == State.SCHEDULED and job.not_before is not None and job.not_before <= now
+    return job.status == State.QUEUED or due

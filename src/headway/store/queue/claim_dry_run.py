@@ -13,7 +13,7 @@ from heapq import merge
 from typing import NamedTuple
 
 from headway.errors import BadInput
-from headway.model.explain.snapshot import WorkerSlots
+from headway.model.explain.snapshot import QueuedJob, WorkerSlots
 from headway.model.jobs.states import State
 from headway.model.queue.capacity import Bucket, Capacity, Queue, head, shut_targets
 from headway.model.queue.place import AgedPlace, Place
@@ -28,28 +28,6 @@ from headway.store.queue.select import ClaimSource
 
 # Upper bound on touched targets to inspect. Claims drain the table; without a free worker the answer does not matter.
 MOST_TOUCHED = 10_000
-
-
-class Spot(NamedTuple):
-    """A job that a claim would find open, with its place."""
-
-    id: int
-    bucket_id: int
-    target_id: int | None
-    priority: int
-    position: int
-    created_at: int
-    queued_at: int
-    group_id: int | None
-    stage: int | None
-
-    @property
-    def place(self) -> Place:
-        return Place(-self.priority, self.position, self.created_at, self.id, self.group_id, self.stage)
-
-    @property
-    def aged(self) -> AgedPlace:
-        return AgedPlace(self.position, self.created_at, self.id, self.queued_at, self.group_id, self.stage)
 
 
 class Lane(NamedTuple):
@@ -71,7 +49,7 @@ class ClaimDryRun(ClaimSource):
         super().__init__(tx, claim_snapshot.look(tx), BucketCache(tx.database))
         self.hands = list(hands)
         self.hidden: set[int] = set()
-        self.added: dict[int, list[Spot]] = {}
+        self.added: dict[int, list[QueuedJob]] = {}
         self.fronts: dict[int, int | None] = {}
         self.firsts: dict[int, int | None] = {}
         self.described: dict[int, Lane] = {row[0]: Lane(*row[1:5]) for row in tx.run("lanes")}
@@ -89,7 +67,7 @@ class ClaimDryRun(ClaimSource):
 
     # --- settling ---
 
-    def _settle_times(self) -> tuple[list[Spot], set[int]]:
+    def _settle_times(self) -> tuple[list[QueuedJob], set[int]]:
         """Hides expired jobs and opens due ones, as many at once as a claim moves.
 
         A due job on a target is not opened yet. Returns those jobs, and the targets of expired jobs.
@@ -98,45 +76,45 @@ class ClaimDryRun(ClaimSource):
             return [], set()
         gone = self.tx.run("lapsed_jobs")
         self.hidden |= {job_id for job_id, _ in gone}
-        due = [Spot(*row) for row in self.tx.run("due_jobs") if row[0] not in self.hidden]
-        for spot in due:
-            if spot.target_id is None:
-                self._add(spot)
+        due = [QueuedJob(*row) for row in self.tx.run("due_jobs") if row[0] not in self.hidden]
+        for job in due:
+            if job.target_id is None:
+                self._add(job)
         left = {target for _, target in gone if target is not None}
-        return [spot for spot in due if spot.target_id is not None], left
+        return [job for job in due if job.target_id is not None], left
 
-    def _add(self, spot: Spot) -> None:
-        self.added.setdefault(spot.bucket_id, []).append(spot)
+    def _add(self, job: QueuedJob) -> None:
+        self.added.setdefault(job.bucket_id, []).append(job)
 
-    def _choose_heads(self, due: Sequence[Spot], left: Collection[int], asked: Collection[int]) -> None:
+    def _choose_heads(self, due: Sequence[QueuedJob], left: Collection[int], asked: Collection[int]) -> None:
         """Chooses the first jobs of touched, changed and requested targets."""
-        wanted = {*asked, *left, *(spot.target_id for spot in due if spot.target_id is not None)}
+        wanted = {*asked, *left, *(job.target_id for job in due if job.target_id is not None)}
         if self.view.touched and any(hand.free > 0 for hand in self.hands):
             wanted |= {target for (target,) in self.tx.run("touched_targets", limit=MOST_TOUCHED)}
         if not wanted:
             return
         found = self.tx.run("target_fronts", ids=json.dumps(sorted(wanted)))
-        known = self._spots({job_id for _, _, *ids, _ in found for job_id in ids if job_id is not None})
-        lines: dict[int | None, list[Spot]] = {}
-        for spot in due:
-            known[spot.id] = spot
-            lines.setdefault(spot.target_id, []).append(spot)
+        known = self._jobs({job_id for _, _, *ids, _ in found for job_id in ids if job_id is not None})
+        lines: dict[int | None, list[QueuedJob]] = {}
+        for job in due:
+            known[job.id] = job
+            lines.setdefault(job.target_id, []).append(job)
         for target, paused, holder, first, opened, status in found:
             line = [*lines.get(target, ()), *([known[first]] if first is not None else ())]
-            self.firsts[target] = min(line, key=lambda spot: spot.place).id if line else None
+            self.firsts[target] = min(line, key=lambda job: job.place).id if line else None
             queue = Queue(target, paused is not None, holder, status == State.QUEUED, self.firsts[target], opened)
             self._open(target, head(queue), opened, known)
 
-    def _open(self, target: int, chosen: int | None, opened: int | None, known: dict[int, Spot]) -> None:
+    def _open(self, target: int, chosen: int | None, opened: int | None, known: dict[int, QueuedJob]) -> None:
         self.fronts[target] = chosen
         if opened is not None and opened != chosen:
             self.hidden.add(opened)
         if chosen is not None and chosen != opened:
             self._add(known[chosen])
 
-    def _spots(self, ids: Collection[int]) -> dict[int, Spot]:
-        found = self.tx.run("spots_of", ids=json.dumps(sorted(ids))) if ids else []
-        return {row[0]: Spot(*row) for row in found}
+    def _jobs(self, ids: Collection[int]) -> dict[int, QueuedJob]:
+        found = self.tx.run("queued_jobs_of", ids=json.dumps(sorted(ids))) if ids else []
+        return {row[0]: QueuedJob(*row) for row in found}
 
     def buckets(self, ids: Collection[int]) -> dict[int, Bucket]:
         """Returns buckets; those of an older policy with the lanes of the current one."""
@@ -180,7 +158,7 @@ class ClaimDryRun(ClaimSource):
 
         def of(bucket: Bucket) -> Iterator[Place]:
             kept = (place for place in stored(bucket) if place.job_id not in self.hidden)
-            return merge(kept, sorted(spot.place for spot in self._more(bucket)))
+            return merge(kept, sorted(job.place for job in self._more(bucket)))
 
         return of
 
@@ -192,15 +170,15 @@ class ClaimDryRun(ClaimSource):
         for priority, sources in super().levels(buckets).items():
             levels[priority] = [(bucket, self._kept(source)) for bucket, source in sources]
         for bucket in buckets:
-            for spot in sorted(self._more(bucket), key=lambda spot: spot.place):
-                levels.setdefault(spot.priority, []).append((bucket, iter([spot.aged])))
+            for job in sorted(self._more(bucket), key=lambda job: job.place):
+                levels.setdefault(job.priority, []).append((bucket, iter([job.aged(self.view.now)])))
         return levels
 
     def _kept(self, source: Iterator[AgedPlace]) -> Iterator[AgedPlace]:
         return (place for place in source if place.job_id not in self.hidden)
 
-    def _more(self, bucket: Bucket) -> list[Spot]:
-        return [spot for spot in self.added.get(bucket.id, ()) if spot.id not in self.hidden]
+    def _more(self, bucket: Bucket) -> list[QueuedJob]:
+        return [job for job in self.added.get(bucket.id, ()) if job.id not in self.hidden]
 
     def heads(self, targets: Collection[int]) -> list[tuple[int, int]]:
         stored = [one for one in super().heads(targets) if one[1] not in self.fronts]
@@ -299,7 +277,7 @@ class ClaimDryRun(ClaimSource):
         for one in picks:
             for lane in one.bucket.lanes:
                 self.view.streaks.pop(lane, None)
-        for spot in self._spots([one.job_id for one in picks if one.bucket.on_target]).values():
-            assert spot.target_id is not None
-            self.taken_targets.add(spot.target_id)
-            self.view.target_streaks.pop(spot.target_id, None)
+        for job in self._jobs([one.job_id for one in picks if one.bucket.on_target]).values():
+            assert job.target_id is not None
+            self.taken_targets.add(job.target_id)
+            self.view.target_streaks.pop(job.target_id, None)

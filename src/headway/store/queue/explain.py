@@ -11,7 +11,6 @@ from headway.clock import micros
 from headway.model.explain.forecast import (
     Estimate,
     ForecastInput,
-    ForecastJob,
     ForecastReservation,
     History,
     Kind,
@@ -23,18 +22,18 @@ from headway.model.explain.snapshot import (
     Inactive,
     LaneLoad,
     Pause,
-    Queued,
+    QueuedJob,
     QueueSnapshot,
     Runner,
     TargetLoad,
     WorkerSlots,
     queued,
+    queued_job,
 )
 from headway.model.jobs.job import JobRecord
 from headway.model.jobs.states import State
 from headway.model.queue.capacity import Bucket, Reserved
 from headway.model.queue.place import stage_of
-from headway.model.queue.select import Pick
 from headway.model.queue.target import TargetHolder
 from headway.store.db import Tx
 from headway.store.queue.claim_dry_run import ClaimDryRun
@@ -45,47 +44,8 @@ RANKED = 1_000
 REMEMBERED = 2_000
 
 
-class InLine(NamedTuple):
-    """A queued job's place and times."""
-
-    id: int
-    status: int
-    bucket_id: int
-    priority: int
-    position: int
-    created_at: int
-    queued_at: int | None
-    not_before: int | None
-    expires_at: int | None
-    target_id: int | None
-    fence: int
-    ran: int
-    group_id: int | None
-    stage: int | None
-
-    def waits(self, now: int) -> bool:
-        """Returns True if the job is neither on hold nor expired."""
-        return self.status != State.WAITING and (self.expires_at is None or self.fence > 0 or self.expires_at > now)
-
-    def stands(self, now: int) -> bool:
-        """Returns True if the job is in the queue or due."""
-        due = self.status == State.QUEUED or (self.not_before is not None and self.not_before <= now)
-        return self.waits(now) and due
-
-
-_IN_LINE = attrgetter(*InLine._fields)
-
-
-def in_line(job: JobRecord) -> InLine:
-    return InLine(*_IN_LINE(job))
-
-
-def _place(one: InLine) -> tuple[int, int, int, int]:
-    return -one.priority, one.position, one.created_at, one.id
-
-
-def _targets(line: Sequence[InLine]) -> set[int]:
-    return {one.target_id for one in line if one.target_id is not None}
+def _targets(line: Sequence[QueuedJob]) -> set[int]:
+    return {job.target_id for job in line if job.target_id is not None}
 
 
 class RunningClaim(NamedTuple):
@@ -134,7 +94,7 @@ class ExplainInputs:
         self.tx, self.tenant_id, self.asked = tx, tenant_id, asked
         self.workers, self.known = list(hands), known
         # Jobs further back cannot delay the beginning of the queue.
-        self.line = [in_line(job) for job in asked] if first else self._line(tenant_id)
+        self.line = [queued_job(job) for job in asked] if first else self._line(tenant_id)
         self.targets = sorted({job.target_id for job in asked if job.target_id is not None})
         self.foresight = ClaimDryRun(tx, list(hands.values()), targets={*self.targets, *_targets(self.line)})
         self.capacity, self.picks = self.foresight.play()
@@ -151,12 +111,9 @@ class ExplainInputs:
         found = map(Promised._make, self.tx.run("promised")) if active else ()
         return [one for one in found if one.id in active]
 
-    def _line(self, tenant_id: int, limit: int = RANKED) -> list[InLine]:
+    def _line(self, tenant_id: int, limit: int = RANKED) -> list[QueuedJob]:
         ((found,),) = self.tx.run("line", tenant_id=tenant_id, limit=limit)
-        return sorted((InLine(*row) for row in json.loads(found)), key=_place)
-
-    def lanes_of(self, job: JobRecord) -> tuple[int, ...]:
-        return self.buckets[job.bucket_id].lanes
+        return sorted((QueuedJob(*row) for row in json.loads(found)), key=attrgetter("place"))
 
     # --- why ---
 
@@ -165,15 +122,16 @@ class ExplainInputs:
         held = [job.id for job in self.asked if job.status in (State.PAUSED, State.ERROR)]
         return QueueSnapshot(
             self.now,
+            self.tenant_id,
             pauses.get(self.tenant_id),
             pauses.get(0),
             self._lanes(),
             self._targets(),
             tuple(self._promises()),
             tuple(self.foresight.hands),
-            tuple(self._queued(one) for one in self.line if one.stands(self.now)),
-            tuple(self._pick(one) for one in self.picks),
-            frozenset(one.job_id for one in self.picks),
+            tuple(job._replace(open=self._is_open(job)) for job in self.line if queued(job, self.now)),
+            self.buckets,
+            tuple(self.picks),
             dict(self.tx.run("held_since", ids=json.dumps(held))) if held else {},
             *self._tenant(),
         )
@@ -246,19 +204,10 @@ class ExplainInputs:
                 f"{one.holder}, reservation {one.id}" if one.tenant_id == self.tenant_id else None,
             )
 
-    def _queued(self, one: InLine) -> Queued:
-        bucket = self.buckets[one.bucket_id]
-        stage = stage_of(one.group_id, one.stage)
-        return Queued(one.id, bucket.task, bucket.lanes, one.target_id, self._is_open(one), stage)
-
-    def _is_open(self, one: InLine) -> bool:
-        if one.target_id is None:
+    def _is_open(self, job: QueuedJob) -> bool:
+        if job.target_id is None:
             return True
-        return self.foresight.fronts[one.target_id] == one.id and one.id not in self.capacity.barred
-
-    def _pick(self, one: Pick) -> Queued:
-        known = one.job_id if one.bucket.tenant_id == self.tenant_id else None
-        return Queued(known, one.bucket.task, one.bucket.lanes, stage=one.stage)
+        return self.foresight.fronts[job.target_id] == job.id and job.id not in self.capacity.barred
 
     # --- when ---
 
@@ -282,7 +231,8 @@ class ExplainInputs:
         buckets = self.foresight.buckets({one.bucket_id for one in line})
         return ForecastInput(
             self.now,
-            [self._waiter(one, buckets[one.bucket_id]) for one in line],
+            line,
+            buckets,
             [self._occupant(one, bucket) for one, bucket in self._running()],
             [(hand.tasks, hand.free) for hand in self.foresight.hands],
             view.capacity,
@@ -295,17 +245,11 @@ class ExplainInputs:
             self.foresight.stored_turns({bucket.tenant_id for bucket in buckets.values()}),
         )
 
-    def _others(self) -> Iterator[InLine]:
+    def _others(self) -> Iterator[QueuedJob]:
         """Yields the beginnings of other tenants' queues, RANKED jobs in all."""
         tenants = [tenant_id for (tenant_id,) in self.tx.run("tenants_in_line") if tenant_id != self.tenant_id]
         for tenant_id in tenants[:RANKED]:
             yield from self._line(tenant_id, max(1, RANKED // len(tenants)))
-
-    def _waiter(self, one: InLine, bucket: Bucket) -> ForecastJob:
-        due = max(self.now, one.not_before or 0) if one.status == State.SCHEDULED else 0
-        place = (one.priority, one.position, one.created_at, one.queued_at or 0)
-        stage = stage_of(one.group_id, one.stage)
-        return ForecastJob(one.id, bucket, *place, due, one.target_id, one.ran, one.fence > 0, stage)
 
     def _occupant(self, one: RunningClaim, bucket: Bucket) -> Occupant:
         kind = (one.tenant_id, bucket.task) if one.worker_id in self.known else None

@@ -86,8 +86,7 @@ def _waiting(
     around = _surroundings(tx, tenant_id, found, lives, first=first)
     starts = around.estimates(found) if foresee else {}
     return [
-        WaitingJob(one, blockers(one.job, around.lanes_of(one.job), around.scene), starts.get(one.job.id))
-        for one in views(tx, tenant_id, found)
+        WaitingJob(one, blockers(one.job, around.scene), starts.get(one.job.id)) for one in views(tx, tenant_id, found)
     ]
 
 
@@ -150,7 +149,7 @@ def explain_all(tx: Tx, tenant_id: int, ids: Sequence[int], *, lives: Lives) -> 
 
 
 def _explained(tx: Tx, one: JobView, around: ExplainInputs, start: Estimate | None) -> Explanation:
-    found = blockers(one.job, around.lanes_of(one.job), around.scene)
+    found = blockers(one.job, around.scene)
     found = [_closed_stage(tx, one.job) if blocker.kind == "stage" else blocker for blocker in found]
     return Explanation(one.job.id, one.job.status.name, one.rank, tuple(found), start, around.now)
 

@@ -159,9 +159,8 @@ select id, tenant_id, bucket_id, worker_id, slot, task, claimed_at, target_id, r
 from hw_job where status = {RUNNING} order by worker_id, slot;
 
 -- name: due_jobs
--- SCHEDULED jobs that are due, as many as a claim promotes at once, with the `queued_at` they would get.
-select id, bucket_id, target_id, priority, position, created_at, {now}, group_id, stage from hw_job
-where status = {SCHEDULED} and not_before <= {now} order by not_before, id limit 500;
+-- SCHEDULED jobs that are due, as many as a claim promotes at once.
+select {queued_job_columns} from hw_job j where j.status = {SCHEDULED} and j.not_before <= {now} order by j.not_before, j.id limit 500;
 
 -- name: lapsed_jobs
 -- Jobs past their expiry that have not started, as many as a claim skips at once.
@@ -183,9 +182,8 @@ select t.id, t.paused_at, h.id,
 from {ids} i join hw_target t on t.id = i.id
 left join hw_job h on h.target_id = t.id and h.target_id is not null and (h.status {is_claimed} or (h.status = {QUEUED} and h.fence > 0));
 
--- name: spots_of
--- The places of jobs.
-select id, bucket_id, target_id, priority, position, created_at, queued_at, group_id, stage from hw_job where id in {ids};
+-- name: queued_jobs_of
+select {queued_job_columns} from hw_job j where j.id in {ids};
 
 -- name: held_since
 -- Since when PAUSED and ERROR jobs are held.
