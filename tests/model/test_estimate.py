@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from headway.model.explain.forecast import (
     Estimate,
     ForecastInput,
-    ForecastReservation,
     Occupant,
     estimate,
     estimates,
@@ -21,9 +20,8 @@ from headway.model.explain.forecast import (
     span,
 )
 from headway.model.explain.snapshot import QueuedJob
-from headway.model.queue.capacity import Reserved
 from tests.support.properties import examples
-from tests.support.queued import BUCKETS, queued
+from tests.support.queued import BUCKETS, queued, reservation
 
 SECOND = 1_000_000
 NOW = 1_000 * SECOND
@@ -153,17 +151,17 @@ def test_what_nobody_can_foresee() -> None:
 
 
 def test_direct_calls_go_first_on_their_lanes() -> None:
-    waits = ForecastReservation(Reserved(5, (GPU,)), (1, "a"))
+    waits = reservation(5, (GPU,), task="a")
     jobs = [waiter(1, "b", (GPU,)), waiter(2, "a", ())]
     assert [start(n, line(*jobs, calls=[waits])) for n in (1, 2)] == [10, 0]
     running = [Occupant((GPU,), (1, "c"), NOW, hand=0)]
     assert start(1, line(*jobs, calls=[waits], running=running)) == 17
-    granted = ForecastReservation(Reserved(5, (GPU,), granted=True), (1, "a"), NOW - 4 * SECOND)
+    granted = reservation(5, (GPU,), task="a", granted_at=NOW - 4 * SECOND)
     assert start(1, line(*jobs, calls=[granted])) == 6
-    assert start(1, line(*jobs, calls=[granted, ForecastReservation(Reserved(6, (GPU,)), (1, "b"))])) == 36
-    assert start(1, line(*jobs, calls=[replace(granted, kind=None)])) is None
+    assert start(1, line(*jobs, calls=[granted, reservation(6, (GPU,), task="b")])) == 36
+    assert start(1, line(*jobs, calls=[granted._replace(task=None)])) is None
     on_target = [waiter(3, "a", (), target_id=7), waiter(4, "a", (), target_id=8)]
-    call = ForecastReservation(Reserved(5, (), 7), (1, "b"))
+    call = reservation(5, (), 7, task="b")
     assert [start(n, line(*on_target, calls=[call])) for n in (3, 4)] == [30, 0]
 
 

@@ -11,7 +11,6 @@ import pytest
 from headway.model.explain.blockers import NAMED, Blocker, Explanation, blockers, sentence
 from headway.model.explain.forecast import Estimate
 from headway.model.explain.snapshot import (
-    ActiveReservation,
     LaneLoad,
     Pause,
     QueuedJob,
@@ -25,7 +24,7 @@ from headway.model.jobs.states import State
 from headway.model.queue.capacity import Bucket
 from headway.model.queue.select import Pick
 from headway.model.queue.target import TargetHolder
-from tests.support.queued import BUCKETS, bucket, queued
+from tests.support.queued import BUCKETS, bucket, queued, reservation
 
 SECOND = 1_000_000
 GLOBAL, GPU, DESK = 1, 2, 8
@@ -82,7 +81,7 @@ def test_everything_at_once_in_order() -> None:
         Pause(1),
         lanes,
         {DESK: TargetLoad("desk-1", Pause(3, note="by hand"), TargetHolder(2, State.ERROR, 8, "it broke\nin two"), 6)},
-        (ActiveReservation(frozenset({GPU}), None, 4, 44, granted=False, holder="ann, reservation 5"),),
+        (reservation(5, (GPU,), created_at=4, expires_at=44),),
         line=(queued(6, "t", (), DESK), queued(7, "t", (GPU, GLOBAL), DESK)),
         buckets=BUCKETS,
     )
@@ -153,24 +152,24 @@ def test_lanes() -> None:
 
 
 def test_reservations() -> None:
-    taken = ActiveReservation(frozenset({GLOBAL, GPU}), None, 3, granted=True)
-    scene = replace(with_lane(GLOBAL, free=0, closed=True), promises=(taken,))
+    taken = reservation(4, (GLOBAL, GPU), tenant_id=2, granted_at=3, granted=True)
+    scene = replace(with_lane(GLOBAL, free=0, closed=True), reservations=(taken,))
     assert explain(scene) == [Blocker("reservation", "global is taken by a direct call or a hold", "another tenant", 3)]
     both = replace(scene, lanes={**scene.lanes, GPU: replace(LANES[GPU], closed=True)})
     assert explain(both, lanes=(GPU, GLOBAL))[0].detail == "global and gpu are taken by a direct call or a hold"
     # Direct calls had it so often that a job goes first: the lane is not closed.
-    assert kinds(replace(OPEN, promises=(taken,))) == ["behind"]
-    many = replace(scene, promises=(taken,) * (NAMED + 3))
+    assert kinds(replace(OPEN, reservations=(taken,))) == ["behind"]
+    many = replace(scene, reservations=(taken,) * (NAMED + 3))
     assert [one.detail for one in explain(many)][-1] == "and 3 more direct calls and holds"
     assert len(explain(many)) == NAMED + 1
 
 
 def test_a_reserved_target() -> None:
-    promise = ActiveReservation(frozenset(), DESK, 3, holder="ann, reservation 4")
-    scene = replace(on_desk(shut=True), promises=(promise,))
+    waiting = reservation(4, (), DESK, created_at=3)
+    scene = replace(on_desk(shut=True), reservations=(waiting,))
     found = [Blocker("reservation", "desk-1 is reserved: the reservation goes first", "ann, reservation 4", 3)]
     assert explain(scene, ON_DESK, ()) == found
-    assert kinds(replace(on_desk(), promises=(promise,)), ON_DESK, ()) == ["behind"]
+    assert kinds(replace(on_desk(), reservations=(waiting,)), ON_DESK, ()) == ["behind"]
 
 
 # --- targets ------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headway.model.explain.snapshot import QueuedJob
+from headway.model.explain.snapshot import ActiveReservation, QueuedJob
 from headway.model.jobs.states import State
 from headway.model.queue.capacity import Bucket
 
@@ -29,3 +29,11 @@ def queued(
     in_bucket = bucket(task, lanes, on_target=target_id is not None)
     usual: dict[str, Any] = {"priority": 0, "position": number, "created_at": 1, "not_before": not_before}
     return QueuedJob(number, status, in_bucket.id, target_id=target_id, **usual | more)
+
+
+def reservation(
+    number: int, lanes: tuple[int, ...] = (), target_id: int | None = None, **more: Any
+) -> ActiveReservation:
+    """A reservation of ann for the tenant of the other jobs."""
+    usual: dict[str, Any] = {"created_at": 1, "granted_at": None, "expires_at": None, "holder": "ann", "task": None}
+    return ActiveReservation(number, more.pop("tenant_id", 1), lanes, target_id, **usual | more)

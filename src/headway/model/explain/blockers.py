@@ -99,7 +99,7 @@ def blockers(job: JobRecord, scene: QueueSnapshot) -> list[Blocker]:
         *_target(job, scene),
         *_tenant(scene),
         *_lanes(lanes, stage_of(job.group_id, job.stage), scene),
-        *_promises(job, lanes, scene),
+        *_reservations(job, lanes, scene),
         *_workers(job.task, scene),
     ]
     target = _target_of(job, scene)
@@ -211,8 +211,8 @@ def _tenant(scene: QueueSnapshot) -> Iterator[Blocker]:
 def _lanes(lanes: Sequence[int], stage: Stage | None, scene: QueueSnapshot) -> Iterator[Blocker]:
     """Yields a blocker for each full lane, policy lanes first.
 
-    `_promises` names a lane that only reservations fill. A lane with the job's own stage in it is no blocker, because
-    the job may join its stage.
+    `_reservations` names a lane that only reservations fill. A lane with the job's own stage in it is no blocker,
+    because the job may join its stage.
     """
     loads = [scene.lanes[lane] for lane in lanes if lane in scene.lanes]
     for load in sorted(loads, key=lambda load: load.resource):
@@ -235,17 +235,20 @@ def _full(kind: str, detail: str, load: LaneLoad) -> Blocker:
     return Blocker(kind, detail, ", ".join(by) or None, since, job_ids=job_ids)
 
 
-def _promises(job: JobRecord, lanes: Sequence[int], scene: QueueSnapshot) -> Iterator[Blocker]:
+def _reservations(job: JobRecord, lanes: Sequence[int], scene: QueueSnapshot) -> Iterator[Blocker]:
     closed = {lane for lane in lanes if lane in scene.lanes and scene.lanes[lane].closed}
     target = _target_of(job, scene)
     shut = {job.target_id: target.name} if target is not None and target.shut else {}
     named = [
-        (promise, [*(scene.lanes[n].name for n in sorted(promise.lanes & closed)), *_name(shut, promise.target_id)])
-        for promise in scene.promises
+        (
+            one,
+            [*(scene.lanes[lane].name for lane in sorted(closed.intersection(one.lanes))), *_name(shut, one.target_id)],
+        )
+        for one in scene.reservations
     ]
-    found = [(promise, names) for promise, names in named if names]
-    for promise, names in found[:NAMED]:
-        yield _promise(promise, " and ".join(names) + (" is" if len(names) == 1 else " are"))
+    found = [(reservation, names) for reservation, names in named if names]
+    for reservation, names in found[:NAMED]:
+        yield _reservation(reservation, " and ".join(names) + (" is" if len(names) == 1 else " are"), scene)
     if len(found) > NAMED:
         yield Blocker("reservation", f"and {len(found) - NAMED} more direct calls and holds")
 
@@ -254,10 +257,10 @@ def _name(names: Mapping[int | None, str], target_id: int | None) -> list[str]:
     return [names[target_id]] if target_id in names else []
 
 
-def _promise(promise: ActiveReservation, what: str) -> Blocker:
+def _reservation(found: ActiveReservation, what: str, scene: QueueSnapshot) -> Blocker:
     granted, waiting = f"{what} taken by a direct call or a hold", f"{what} reserved: the reservation goes first"
-    detail = granted if promise.granted else waiting
-    return Blocker("reservation", detail, promise.holder or "another tenant", promise.since, promise.until)
+    holder = f"{found.holder}, reservation {found.id}" if found.tenant_id == scene.tenant_id else "another tenant"
+    return Blocker("reservation", granted if found.granted else waiting, holder, found.since, found.expires_at)
 
 
 def _workers(task: str, scene: QueueSnapshot) -> Iterator[Blocker]:

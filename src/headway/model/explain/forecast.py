@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from headway.model.explain.snapshot import QueuedJob
-from headway.model.queue.capacity import Bucket, Capacity, Queue, Reserved, grants, head
+from headway.model.explain.snapshot import ActiveReservation, QueuedJob
+from headway.model.queue.capacity import Bucket, Capacity, Queue, grants, head
 from headway.model.queue.capacity import reserve as close_reserved
 from headway.model.queue.place import AgedPlace, Place, Stage
 from headway.model.queue.select import Pick, last_turns, select_jobs
@@ -63,18 +63,10 @@ class Occupant:
     tenant_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ForecastReservation:
-    """A reservation. `since` is the time of its grant."""
-
-    reserved: Reserved
-    kind: Kind | None
-    since: int = 0
-
-    @property
-    def occupant(self) -> Occupant:
-        reserved = self.reserved
-        return Occupant(reserved.lanes, self.kind, self.since, target_id=reserved.target_id, call=reserved.id)
+def _occupant(call: ActiveReservation) -> Occupant:
+    """Returns a granted reservation as the occupant of its lanes; only the end of a direct call can be foreseen."""
+    kind = None if call.task is None else (call.tenant_id, call.task)
+    return Occupant(call.lanes, kind, call.granted_at or 0, target_id=call.target_id, call=call.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +85,7 @@ class ForecastInput:
     running: Sequence[Occupant] = ()
     hands: Sequence[tuple[frozenset[str], int]] = ()
     capacity: Mapping[int, int | None] = field(default_factory=dict)
-    calls: Sequence[ForecastReservation] = ()
+    calls: Sequence[ActiveReservation] = ()
     paused: Mapping[int, int | None] = field(default_factory=dict)
     shut: frozenset[int] = frozenset()
     aging: int | None = None
@@ -147,7 +139,7 @@ class Simulation:
         self.turns = dict(line.turns)
         self.inside: dict[int, Counter[Stage]] = {lane: Counter() for lane in line.policy if lane in self.free}
         self.slots = [free for _, free in line.hands]
-        self.calls = {call.reserved.id: call for call in line.calls}
+        self.calls = {call.id: call for call in line.calls}
         self.busy: set[int] = set()
         self.ends: list[tuple[int, int, Occupant]] = []
         self.numbers = count()
@@ -160,7 +152,7 @@ class Simulation:
         self.sought: set[int] = set()
         self.order = sorted(range(len(self.slots)), key=lambda n: len(line.hands[n][0]))
         self.later = sorted(((job.due(line.now), job.id) for job in line.waiting), reverse=True)
-        granted = [call.occupant for call in line.calls if call.reserved.granted]
+        granted = [_occupant(call) for call in line.calls if call.granted_at is not None]
         for occupant in (*line.running, *granted):
             self._take(occupant.lanes, occupant.stage)
             self._count(occupant, -1)
@@ -285,10 +277,9 @@ class Simulation:
         found = [self.calls[number].reserved for number in sorted(self.calls)]
         given = grants(found, Capacity(dict(self.free)), self.busy | self.line.shut, ()) if found else []
         for number in given:
-            call = self.calls[number]
-            self.calls[number] = replace(call, reserved=replace(call.reserved, granted=True), since=self.time)
-            self._take(call.reserved.lanes)
-            self._begin(self.calls[number].occupant)
+            call = self.calls[number] = self.calls[number]._replace(granted_at=self.time)
+            self._take(call.lanes)
+            self._begin(_occupant(call))
 
     def _capacity(self) -> Capacity:
         """Returns the capacity left to the queue; granted calls have already taken their places."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from headway.model.jobs.job import JobRecord
 from headway.model.jobs.states import State
-from headway.model.queue.capacity import Bucket
+from headway.model.queue.capacity import Bucket, Reserved
 from headway.model.queue.place import AgedPlace, Place, Stage, stage_of
 from headway.model.queue.select import Pick
 from headway.model.queue.target import TargetHolder
@@ -85,16 +85,30 @@ class TargetLoad:
         return (self.holder.job_id if self.holder is not None else self.first) == job_id
 
 
-@dataclass(frozen=True, slots=True)
-class ActiveReservation:
-    """An active reservation. `holder` is None for a reservation of another tenant."""
+class ActiveReservation(NamedTuple):
+    """An active reservation with its holder; one with a task is a direct call.
 
-    lanes: frozenset[int]
+    `granted` means that it has its lanes once the next claims are made.
+    """
+
+    id: int
+    tenant_id: int
+    lanes: tuple[int, ...]
     target_id: int | None
-    since: int
-    until: int | None = None
+    created_at: int
+    granted_at: int | None
+    expires_at: int | None
+    holder: str
+    task: str | None
     granted: bool = False
-    holder: str | None = None
+
+    @property
+    def reserved(self) -> Reserved:
+        return Reserved(self.id, self.lanes, self.target_id, self.granted_at is not None)
+
+    @property
+    def since(self) -> int:
+        return self.created_at if self.granted_at is None else self.granted_at
 
 
 class QueuedJob(NamedTuple):
@@ -183,7 +197,7 @@ class QueueSnapshot:
     everybody: Pause | None = None
     lanes: Mapping[int, LaneLoad] = field(default_factory=dict)
     targets: Mapping[int, TargetLoad] = field(default_factory=dict)
-    promises: tuple[ActiveReservation, ...] = ()
+    reservations: tuple[ActiveReservation, ...] = ()
     hands: tuple[WorkerSlots, ...] = ()
     line: tuple[QueuedJob, ...] = ()
     buckets: Mapping[int, Bucket] = field(default_factory=dict)
@@ -205,7 +219,7 @@ class QueueSnapshot:
         object.__setattr__(self, "places", {job.id: n for n, job in enumerate(self.line)})
 
     def is_own(self, pick: Pick) -> bool:
-        """Returns True if the picked job belongs to the tenant, who may learn its number."""
+        """Returns True if the picked job belongs to the tenant, which may learn its number."""
         return pick.bucket.tenant_id == self.tenant_id
 
 

@@ -11,7 +11,6 @@ from headway.clock import micros
 from headway.model.explain.forecast import (
     Estimate,
     ForecastInput,
-    ForecastReservation,
     History,
     Kind,
     Occupant,
@@ -32,11 +31,12 @@ from headway.model.explain.snapshot import (
 )
 from headway.model.jobs.job import JobRecord
 from headway.model.jobs.states import State
-from headway.model.queue.capacity import Bucket, Reserved
+from headway.model.queue.capacity import Bucket
 from headway.model.queue.place import stage_of
 from headway.model.queue.target import TargetHolder
 from headway.store.db import Tx
 from headway.store.queue.claim_dry_run import ClaimDryRun
+from headway.store.queue.reservations import holders
 
 # Jobs further back have no rank, because counting costs as much as the queue is long.
 RANKED = 1_000
@@ -60,18 +60,6 @@ class RunningClaim(NamedTuple):
     ran: int
     group_id: int | None
     stage: int | None
-
-
-class Promised(NamedTuple):
-    id: int
-    tenant_id: int
-    lanes: str
-    target_id: int | None
-    created_at: int
-    granted_at: int | None
-    expires_at: int | None
-    holder: str
-    task: str | None
 
 
 class ExplainInputs:
@@ -100,16 +88,16 @@ class ExplainInputs:
         self.capacity, self.picks = self.foresight.play()
         self.now = self.foresight.view.now
         self.running = [RunningClaim(*row) for row in tx.run("running_jobs")]
-        self.promised = self._promised()
+        self.reservations = self._reservations()
         wanted = {job.bucket_id for job in asked} | {one.bucket_id for one in self.line}
         self.buckets = self.foresight.buckets(wanted)
         self.scene = self._scene()
 
-    def _promised(self) -> list[Promised]:
+    def _reservations(self) -> tuple[ActiveReservation, ...]:
         """Returns the reservations that a claim would find active."""
-        active = {one.id for one in self.foresight.reserved}
-        found = map(Promised._make, self.tx.run("promised")) if active else ()
-        return [one for one in found if one.id in active]
+        active = {one.id: one.granted_at is not None for one in self.foresight.reserved}
+        found = holders(self.tx) if active else []
+        return tuple(one._replace(granted=active[one.id]) for one in found if one.id in active)
 
     def _line(self, tenant_id: int, limit: int = RANKED) -> list[QueuedJob]:
         ((found,),) = self.tx.run("line", tenant_id=tenant_id, limit=limit)
@@ -127,7 +115,7 @@ class ExplainInputs:
             pauses.get(0),
             self._lanes(),
             self._targets(),
-            tuple(self._promises()),
+            self.reservations,
             tuple(self.foresight.hands),
             tuple(job._replace(open=self._is_open(job)) for job in self.line if queued(job, self.now)),
             self.buckets,
@@ -192,18 +180,6 @@ class ExplainInputs:
             for target, name, paused_at, note in self.tx.run("targets_by_id", ids=ids)
         }
 
-    def _promises(self) -> Iterator[ActiveReservation]:
-        granted = {one.id for one in self.foresight.reserved if one.granted_at is not None}
-        for one in self.promised:
-            yield ActiveReservation(
-                frozenset(json.loads(one.lanes)),
-                one.target_id,
-                one.granted_at or one.created_at,
-                one.expires_at,
-                one.id in granted,
-                f"{one.holder}, reservation {one.id}" if one.tenant_id == self.tenant_id else None,
-            )
-
     def _is_open(self, job: QueuedJob) -> bool:
         if job.target_id is None:
             return True
@@ -236,7 +212,7 @@ class ExplainInputs:
             [self._occupant(one, bucket) for one, bucket in self._running()],
             [(hand.tasks, hand.free) for hand in self.foresight.hands],
             view.capacity,
-            [self._call(one) for one in self.promised],
+            self.reservations,
             view.paused,
             self._shut(_targets(line)),
             None if lanes.concurrency.aging is None else micros(lanes.concurrency.aging),
@@ -257,12 +233,6 @@ class ExplainInputs:
         stage = stage_of(one.group_id, one.stage)
         tenant_id = one.tenant_id
         return Occupant(bucket.lanes, kind, one.claimed_at, one.ran, one.target_id, hand, None, stage, tenant_id)
-
-    def _call(self, one: Promised) -> ForecastReservation:
-        reserved = Reserved(one.id, tuple(json.loads(one.lanes)), one.target_id, one.granted_at is not None)
-        return ForecastReservation(
-            reserved, None if one.task is None else (one.tenant_id, one.task), one.granted_at or 0
-        )
 
     def _shut(self, targets: Collection[int]) -> frozenset[int]:
         """Returns the targets that wait for a person."""

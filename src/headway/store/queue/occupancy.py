@@ -6,12 +6,14 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from headway.model.explain.snapshot import ActiveReservation
 from headway.store import rows
 from headway.store.db import Tx
 from headway.store.jobs import views as job_views
 from headway.store.jobs.views import JobView
 from headway.store.paging import check_limit
-from headway.store.queue.explain import Promised, RunningClaim
+from headway.store.queue.explain import RunningClaim
+from headway.store.queue.reservations import holders
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +54,15 @@ def _jobs(tx: Tx, tenant_id: int) -> Iterator[tuple[Sequence[int], Taker]]:
 
 
 def _reservations(tx: Tx, tenant_id: int) -> Iterator[tuple[Sequence[int], Taker]]:
-    for one in map(Promised._make, tx.run("promised")):
-        yield json.loads(one.lanes), reserved(one, tenant_id)
+    for one in holders(tx):
+        yield one.lanes, reserved(one, tenant_id)
 
 
-def reserved(one: Promised, tenant_id: int) -> Taker:
+def reserved(one: ActiveReservation, tenant_id: int) -> Taker:
     own = one.tenant_id == tenant_id
     return Taker(
         "hold" if one.task is None else "direct call",
-        one.created_at if one.granted_at is None else one.granted_at,
+        one.since,
         own,
         one.granted_at is not None,
         reservation_id=one.id if own else None,
@@ -72,7 +74,7 @@ def reserved(one: Promised, tenant_id: int) -> Taker:
 
 def on_target(tx: Tx, tenant_id: int, target_id: int) -> list[Taker]:
     """Returns the direct calls and holds of a target, in order."""
-    found = map(Promised._make, tx.run("promised"))
+    found = holders(tx)
     return [reserved(one, tenant_id) for one in found if one.target_id == target_id]
 
 

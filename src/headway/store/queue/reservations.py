@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from headway.model.event import NewEvent
+from headway.model.explain.snapshot import ActiveReservation
 from headway.model.jobs.job import SYSTEM, Actor, Reservation
 from headway.model.queue.capacity import BURST, Reserved
 from headway.store import events
@@ -32,6 +33,15 @@ class Active(NamedTuple):
 
 def active(tx: Tx) -> list[Active]:
     return [Active._make(row) for row in tx.run("active_reservations")]
+
+
+def holders(tx: Tx) -> list[ActiveReservation]:
+    """Returns the active reservations of all tenants with their holders, in the order of their creation."""
+    found = tx.run("reservation_holders")
+    return [
+        ActiveReservation(number, tenant_id, tuple(json.loads(lanes)), *rest)
+        for number, tenant_id, lanes, *rest in found
+    ]
 
 
 def find(tx: Tx, reservation_id: int) -> Reservation | None:

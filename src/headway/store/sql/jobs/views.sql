@@ -190,7 +190,7 @@ select {queued_job_columns} from hw_job j where j.id in {ids};
 select e.thing_id, max(e.at) from {ids} i join hw_event e on e.thing_id = i.id and e.thing = 'job'
 where e.kind in ('job.paused', 'job.error') group by e.thing_id;
 
--- name: promised
+-- name: reservation_holders
 -- Active reservations with their holders, in the order of their creation.
 select id, tenant_id, lanes, target_id, created_at, granted_at, expires_at, holder, task from hw_reservation
 where finished_at is null order by id;
