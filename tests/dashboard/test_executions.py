@@ -76,7 +76,7 @@ def test_executions_are_listed_and_filtered(site: Site) -> None:
     assert f'id="plan-{good}"' not in failed
     schedule = site.app.client.groups.get(good).schedule_id
     assert re.findall(r'id="plan-(\d+)"', read(site.http, f"/executions?schedule_id={schedule}")) == [str(good)]
-    assert "No execution is like that." in read(site.http, "/executions?status=CANCELLED")
+    assert "No execution is in this state." in read(site.http, "/executions?status=CANCELLED")
     for wrong in ("status=RUNNING", "schedule_id=x", "cursor=x", "schedule_id=" + "9" * 30):
         assert site.http.get(f"/ui/executions?{wrong}").status_code == 422, wrong
     assert site.http.get("/ui/executions/99").status_code == 404

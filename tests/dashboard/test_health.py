@@ -34,8 +34,8 @@ def test_all_is_well_and_what_that_means(site: Site) -> None:
     try:
         text = read(site.http, "/health")
         assert "All is well" in text
-        assert "It was checked whether a worker is late with its lease, gone or stuck, whether a job needs" in text
-        assert "and whether a webhook fails" in text
+        assert "Checked for workers that are late with their lease, gone or stuck, for jobs that need" in text
+        assert "and for failing webhooks" in text
         assert rows(text) == {}
     finally:
         worker.close()
@@ -48,7 +48,7 @@ def test_held_jobs_and_paused_targets_are_named(site: Site) -> None:
     site.app.enqueue("research.run", {"topic": "fog"}, target="desk/1")
     site.app.client.pause_target("desk/1", note=HOSTILE)
     text = read(site.http, "/health")
-    assert "2 things need somebody" in text
+    assert "2 problems need a person" in text
     assert HOSTILE not in text
     found = rows(text)
     job, (target,) = found[f"job-{held}"], [row for key, row in found.items() if key.startswith("target-")]

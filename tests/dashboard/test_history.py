@@ -65,7 +65,7 @@ def test_nothing_has_run_yet(site: Site) -> None:
     assert "headway run TASK" in text
     assert '<svg class="picture' not in text
     assert "Nothing has failed." in read(site.http, "/history/errors")
-    assert "Nothing that ran matches." in read(site.http, "/history?task=fails")
+    assert "No run matches." in read(site.http, "/history?task=fails")
 
 
 def test_runs_are_searched_and_filtered(site: Site) -> None:
@@ -234,7 +234,7 @@ def test_a_search_that_looked_far_in_vain_says_so(desk: Site) -> None:
         " select 1, 'job', id, 1, 'job.claimed', created_at, '{}', 1 from hw_job order by id"
     )
     text = read(desk.http, "/history?task=y")
-    assert "Nothing among the runs that were looked at" in text
+    assert "No match among the runs that were read" in text
     assert 'rel="next"' in text
 
 
@@ -286,7 +286,7 @@ def test_errors_that_came_right_stay_and_say_so(site: Site) -> None:
     assert "2 of 4" in text, "three failed, one held its target, and the last of all went well"
     (address,) = re.findall(r'href="/ui(/history/errors\?key=\w+)"', text)
     one = read(site.http, address)
-    assert "2 of 4 were tried again with success, or resolved by hand" in one
+    assert "2 of 4 were retried successfully, or resolved by a person" in one
     assert set(listed(one)) == {*made, held[0]}
     assert one.count("came right</span>") == 2
 

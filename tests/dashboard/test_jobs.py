@@ -248,7 +248,7 @@ def test_verbs_that_do_not_apply_say_why(site: Site) -> None:
     job_id = make(site)
     site.drain()
     text = html.unescape(read(site.http, f"/jobs/{job_id}"))
-    assert "Nothing can be done to it any more." in text
+    assert "No action applies to this job any more." in text
     assert "only a PAUSED or ERROR job can be resolved" in text
     assert "it has already ended" in text
     assert f'action="/ui/jobs/{job_id}/' not in text

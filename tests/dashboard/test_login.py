@@ -149,4 +149,4 @@ def test_roles_in_the_browser(stranger: Tabs, desk: Site) -> None:
     buttons = page.locator("main button, main summary.button")
     expect(buttons).to_have_count(0)
     expect(page.get_by_role("link", name="Settings")).to_have_count(0)
-    expect(page.get_by_text("viewer: you may look at everything.")).to_be_visible()
+    expect(page.get_by_text("viewer: you may read everything.")).to_be_visible()

@@ -102,7 +102,7 @@ def test_keys_and_dragging_are_told_of_where_a_script_hears_them(browser: Browse
         for path, hint in (("/queue", "Drag a row"), ("/help", "Next and previous row")):
             page.goto(f"{desk.url}/ui{path}")
             expect(page.locator("main").get_by_text(hint)).to_be_visible(visible=script)
-        expect(page.locator("main")).to_contain_text("A thing that only one job at a time may touch.")
+        expect(page.locator("main")).to_contain_text("Something that one job at a time may use.")
 
 
 def test_help_begins_at_its_beginning_and_gives_focus_back(browser: Browser, desk: Site) -> None:

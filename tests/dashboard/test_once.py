@@ -182,7 +182,7 @@ def test_a_tenant(site: Site) -> None:
 
 def test_a_webhook_a_test_and_a_delivery(site: Site) -> None:
     answers = twice(site.http, "/webhooks/new", "/webhooks/new", url="https://a.example/hook", max_tries="4")
-    assert sorted("was made already" in one.text for one in answers) == [False, True]
+    assert sorted("was created before" in one.text for one in answers) == [False, True]
     assert len(site.app.client.webhooks.list()) == 1
     twice(site.http, "/webhooks/1", "/webhooks/1/test")
     site.app.client.webhooks.edit(1, enabled=False)

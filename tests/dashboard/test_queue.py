@@ -260,7 +260,7 @@ def test_the_queue_is_paused_with_a_note_for_a_while(tabs: Tabs, desk: Site) -> 
     page = tabs.open("/queue")
     page.get_by_text("Pause", exact=True).click()
     page.get_by_label("Note").fill("<b>the disk</b> is full")
-    page.get_by_label("For how long").fill("2h")
+    page.get_by_label("Duration").fill("2h")
     page.get_by_role("button", name="Pause the queue").click()
     expect(page.locator("#strip")).to_contain_text("<b>the disk</b> is full")
     expect(page.locator("tr[data-job]")).to_contain_text("the queue is paused")

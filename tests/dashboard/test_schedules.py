@@ -66,7 +66,7 @@ def test_a_backfill_is_shown_before_it_is_made(site: Site) -> None:
 def test_deleting_goes_by_what_was_seen(site: Site) -> None:
     make(site)
     refused = fill(site.http, "/schedules/1", "/schedules/1/delete", version="7")
-    assert "has changed since this page was shown" in refused.text
+    assert "has changed since this page was loaded" in refused.text
     gone = fill(site.http, "/schedules/1", "/schedules/1/delete", version="1")
     assert (gone.url.path, "was deleted" in gone.text) == ("/ui/schedules", True)
     assert site.http.get("/ui/schedules/1").status_code == 404
@@ -135,7 +135,7 @@ def test_a_schedule_that_only_another_version_can_read_is_shown(site: Site) -> N
     script = """update hw_schedule set definition = '{"moon": "full <b>"}', version = version + 1;"""
     database = site.app.database
     database.transact("spoil", lambda tx: database.execute_script(tx, script))
-    assert "at times that this version cannot read" in read(site.http, "/schedules")
+    assert "at times that this version of Headway cannot read" in read(site.http, "/schedules")
     page = read(site.http, "/schedules/1")
     assert "full &lt;b&gt;" in page
     assert 'href="/ui/schedules/1/edit"' not in page

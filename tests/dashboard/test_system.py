@@ -228,7 +228,7 @@ def test_a_tenant_is_opened_for_admin_kinds_with_the_consequence(site: Site) -> 
     assert client.tenants.get("default").allow is None, "a limit is no decision about the kinds"
     page = read(site.http, "/access")
     assert "Until now the admins of default could give command, powershell, sql, policy." in text_of(page)
-    assert "who can read the jobs and secrets of every tenant" in text_of(page)
+    assert "can read the jobs and secrets of every tenant" in text_of(page)
     asked: dict[str, str | list[str]] = {**limits, "asks_allow": "1", "asks_default_allow": "1"}
     refused = fill(site.http, "/access", "/access/tenants", name="", default_allow=["sql"], allow=["command"], **asked)
     assert refused.status_code == 422
@@ -374,7 +374,7 @@ def test_the_inside_is_not_for_tenants(site: Site) -> None:
 def test_the_first_token_is_not_lost_by_the_lock_it_closes(tabs: Tabs, desk: Site) -> None:
     """Made openly, it shuts out the very browser that shows it: the page must stay as it is."""
     page = tabs.open("/access")
-    page.get_by_label("Who it is for").fill("ada")
+    page.get_by_label("Name of its user").fill("ada")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.get_by_role("button", name="Make the token").click()
@@ -401,7 +401,7 @@ def test_the_first_token_is_not_lost_by_the_lock_it_closes(tabs: Tabs, desk: Sit
 def test_a_token_on_its_way_is_not_cut_off_by_the_page_that_asked_for_it(tabs: Tabs) -> None:
     """Its stream is ended while the answer is still coming: it is shut out by now, and must not go to see why."""
     page = tabs.open("/access")
-    page.get_by_label("Who it is for").fill("ada")
+    page.get_by_label("Name of its user").fill("ada")
 
     def slowly(route: Route) -> None:
         answer = route.fetch()

@@ -184,7 +184,7 @@ def test_a_limit_is_changed_by_who_saw_it_as_it_is(site: Site) -> None:
     assert "the limits have changed since they were read" in late.text
     asked = fill(site.http, "/resources", "/resources/set", name="global", limit="none")
     assert "press “No limit…” beside it" in asked.text
-    assert "Take the limit of global away" in asked.text
+    assert "Remove the limit of global" in asked.text
     assert "give a whole number" in fill(site.http, "/resources", "/resources/set", name="global", limit="").text
     assert "1 now" in fill(site.http, "/resources", "/resources/set", name="global", limit="1").text
     assert "none now" in fill(site.http, "/resources", "/resources/set", name="global", limit="none", sure="1").text
@@ -207,7 +207,7 @@ def test_lanes_are_searched_by_name_and_shown_in_part(site: Site, monkeypatch: p
         assert [name for name in names if f"<b>{name}</b>" in shown] == list(found), q
     assert re.search(r'data-label="Wait for it">1</td>', _resources_like(site, "ollama"))
     monkeypatch.setattr("headway.dashboard.pages.resources.MOST", 2)
-    assert "The first 2 of 4: search for the others." in _resources_like(site, "")
+    assert "The first 2 of 4: search for the rest." in _resources_like(site, "")
 
 
 def _resources_like(site: Site, q: str) -> str:
@@ -243,7 +243,7 @@ def test_who_may_change_what(site: Site) -> None:
     assert other.get(f"/ui{at('desk-1')}").status_code == 404
     theirs = read(other, "/resources")
     assert "a hold of another tenant" in theirs
-    assert "only the system may change it" in theirs
+    assert "only a system token may change it" in theirs
     assert "/resources/rules" not in theirs
     for action in ("set", "rules"):
         refused = post(other, f"/resources/{action}", csrf=csrf(theirs), name="ollama", limit="2", policy="global")
@@ -262,7 +262,7 @@ def test_a_held_target_is_let_go_in_the_browser(tabs: Tabs, desk: Site) -> None:
     page.locator("#held").get_by_role("link", name="desk-1").click()
     expect(page.locator("#queue tbody tr")).to_have_count(1)
     page.get_by_text("Pause the target…").click()
-    page.get_by_label("Note, for those who look").fill("being repaired")
+    page.get_by_label("Note for other users").fill("being repaired")
     page.get_by_role("button", name="Pause it").click()
     expect(page.locator("#holder")).to_contain_text("being repaired")
     page.locator("#said").get_by_role("button", name="Undo").click()
@@ -273,7 +273,7 @@ def test_a_held_target_is_let_go_in_the_browser(tabs: Tabs, desk: Site) -> None:
     expect(page.locator("#head .state")).to_have_text("free")
     expect(page.locator(f"#recent-{holder}")).to_contain_text("COMPLETED")
     desk.drain()
-    expect(page.locator("#queue")).to_contain_text("No job waits for it.")
+    expect(page.locator("#queue")).to_contain_text("No job waits for this target.")
 
 
 def test_a_capacity_is_changed_in_the_browser(tabs: Tabs, desk: Site) -> None:

@@ -70,7 +70,7 @@ def make(site: Site, url: str, **fields: str | list[str]) -> httpx.Response:
 
 def test_nobody_is_told_yet(site: Site) -> None:
     text = read(site.http, "/webhooks")
-    assert "Nobody is told of anything yet." in text
+    assert "No webhook exists yet." in text
     assert "headway webhooks create" in text
 
 
@@ -85,7 +85,7 @@ def test_a_webhook_is_made_and_its_secret_shown_once(site: Site) -> None:
     assert site.app.client.webhooks.get(1).events == '["job.run.failed", "execution.*"]'
     again = httpx.Request("POST", made.request.url, content=made.request.content, headers=made.request.headers)
     repeated = site.http.send(again, follow_redirects=True)
-    assert "was made already" in repeated.text
+    assert "was created before" in repeated.text
     assert len(site.app.client.webhooks.list()) == 1
     for path in ("/webhooks", "/webhooks/1", "/webhooks/1/edit", "/webhooks/1/rotate"):
         text = read(site.http, path)
@@ -158,7 +158,7 @@ def test_a_secret_is_rotated_once(site: Site) -> None:
     rotated = fill(site.http, "/webhooks/1/rotate", "/webhooks/1/rotate", version="1")
     shown = SECRET.search(rotated.text)
     assert shown is not None
-    assert "For a day the old one signs too" in rotated.text
+    assert "The old secret also signs until" in rotated.text
     again = fill(site.http, "/webhooks/1/rotate", "/webhooks/1/rotate", version="1")
     assert (again.status_code, SECRET.search(again.text)) == (422, None)
     assert re.findall(r'name="version" value="(\d)"', again.text) == ["1", "2"]
@@ -176,7 +176,7 @@ def test_the_secret_for_addresses_of_jobs(site: Site) -> None:
     assert again is not None
     assert first[1] == again[1] == site.app.client.webhooks.secret()
     rotated = fill(site.http, "/webhooks/secret", "/webhooks/secret/rotate")
-    assert "There is another secret." in rotated.text
+    assert "The secret was replaced." in rotated.text
     assert site.app.client.webhooks.secret() != first[1]
 
 
@@ -187,7 +187,7 @@ def test_a_delivery_with_its_tries_is_shown_and_sent_once_more(site: Site, good:
     site.app.client.webhooks.create(good.url, ["job.cancelled"])
     (job,) = happen(site)
     waiting = read(site.http, "/deliveries/1")
-    assert "Nobody has sent it yet." in waiting
+    assert "It is not sent yet." in waiting
     assert "delivery 1 is still on its way" in waiting
     assert "still on its way" in fill(site.http, "/deliveries/1", "/deliveries/1/replay").text
     deliver(site)
@@ -211,7 +211,7 @@ def test_a_delivery_with_its_tries_is_shown_and_sent_once_more(site: Site, good:
     assert re.findall(r'id="delivery-(\d+)"', read(site.http, "/deliveries")) == ["2", "1"]
     assert site.http.get("/ui/deliveries?job=x").status_code == 422
     assert site.http.get("/ui/deliveries/99").status_code == 404
-    assert "Nobody was told of this job" in read(site.http, f"/deliveries?job={enqueue(site)}")
+    assert "No delivery about this job" in read(site.http, f"/deliveries?job={enqueue(site)}")
 
 
 def test_a_test_says_what_came_of_it(site: Site, good: Receiver) -> None:
@@ -234,7 +234,7 @@ def test_a_test_says_what_came_of_it(site: Site, good: Receiver) -> None:
 
 def test_the_log_is_filtered_and_paged(site: Site, good: Receiver) -> None:
     site.app.client.webhooks.create(good.url)
-    assert "Nothing was sent to it yet." in read(site.http, "/webhooks/1")
+    assert "No event was sent to it yet." in read(site.http, "/webhooks/1")
     happen(site, 3)
     assert "The test is not sent yet (delivery 4)" in fill(site.http, "/webhooks/1", "/webhooks/1/test").text
     for query, expected in {
@@ -298,8 +298,8 @@ def test_only_admins_change_webhooks_and_viewers_replay_nothing(site: Site, good
     assert "/deliveries/1/replay" not in read(viewer, "/deliveries/1")
     for path in ("/webhooks/1", "/deliveries/1", "/webhooks/1/edit", "/deliveries?job=1"):
         assert other.get(f"/ui{path}").status_code == 404, path
-    assert "Nobody is told of anything yet." in read(other, "/webhooks")
-    assert "Nobody was told of anything yet." in read(other, "/deliveries")
+    assert "No webhook exists yet." in read(other, "/webhooks")
+    assert "No deliveries yet." in read(other, "/deliveries")
     assert site.app.client.webhooks.get(1).version == 1, "nothing was changed"
 
 
@@ -333,5 +333,5 @@ def test_a_browser_makes_tests_and_deletes_a_webhook(tabs: Tabs, desk: Site, goo
     page.get_by_text("Delete", exact=True).click()
     page.get_by_role("button", name="Delete webhook #1").click()
     expect(page.locator("#said")).to_contain_text("Webhook 1 was deleted.")
-    expect(page.get_by_text("Nobody is told of anything yet.")).to_be_visible()
+    expect(page.get_by_text("No webhook exists yet.")).to_be_visible()
     tabs.complaints = [one for one in tabs.complaints if "422" not in one]  # the browser notes the one that was meant

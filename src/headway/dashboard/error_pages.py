@@ -27,8 +27,8 @@ async def on_http(request: Request, error: Exception) -> Response:
 
 
 async def on_mistake(request: Request, error: Exception) -> Response:
-    log.error("a mistake in Headway itself at %s %s", request.method, request.url.path, exc_info=error)
-    return await run_in_threadpool(_problem, request, 500, "Headway made a mistake: its log has the details")
+    log.error("internal error at %s %s", request.method, request.url.path, exc_info=error)
+    return await run_in_threadpool(_problem, request, 500, "internal error of Headway: see its log for the details")
 
 
 def _problem(request: Request, status: int, text: str) -> Response:

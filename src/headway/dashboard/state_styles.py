@@ -31,8 +31,8 @@ _OF_NAMES = {
 # States that every page counts as in line.
 IN_LINE = frozenset({State.WAITING, State.SCHEDULED, State.QUEUED})
 IN_LINE_MEANS = (
-    "In line are all jobs that have not started: they wait for their turn (QUEUED), for a time (SCHEDULED), or for"
-    " their stage or a person (WAITING)."
+    "All jobs that have not started: QUEUED jobs wait for a slot, SCHEDULED jobs for a time, WAITING jobs for their"
+    " stage or a person."
 )
 
 

@@ -54,7 +54,7 @@ def scatter(dots: Sequence[Dot], *, zone: str = "UTC") -> Markup:
         _dot(dot, across.at(dot.at), up.at(dot.seconds)) for dot in sorted(dots, key=lambda dot: dot.tone == "bad")
     ]
     parts = [_legend(dots), up.axis(), time_axis(across, top=TOP, bottom=BOTTOM, zone=zone, most=8), *drawn]
-    label = f"How long the runs below took against when they began: {len(dots)} runs"
+    label = f"Duration of the runs below by start time: {len(dots)} runs"
     return Markup('<svg class="picture scatter" viewBox="0 0 {} {}" role="group" aria-label="{}">{}</svg>').format(
         WIDTH, HEIGHT, label, Markup("").join(parts)
     )

@@ -81,7 +81,7 @@ def _list(page: PageRequest, kind: GroupKind) -> Response:
             cursor=page.asked.given("cursor"),
         )
         known = schedules.page(tx, page.tenant_id, limit=200) if kind is EXECUTION else []
-    return page.render("plans.html", kind=kind, found=found, known=known, chosen=status, schedule_id=schedule_id)
+    return page.render("groups.html", kind=kind, found=found, known=known, chosen=status, schedule_id=schedule_id)
 
 
 def _number(page: PageRequest, name: str) -> int | None:
@@ -115,7 +115,7 @@ def _show(page: PageRequest, kind: GroupKind, number: int) -> Response:
     held = [members[step.step] for step in view.held_by]
     schedule = owner.get(view.group.schedule_id or 0)
     return page.render(
-        "plan.html",
+        "group.html",
         kind=kind,
         view=view,
         chart=drawn,

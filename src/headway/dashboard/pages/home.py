@@ -47,7 +47,7 @@ def show(page: PageRequest) -> Response:
         stats = store_stats.stats(tx, page.tenant_id)
         waits = store_stats.waits(tx, page.tenant_id, stats.spans)
     return page.render(
-        "now.html",
+        "home.html",
         seen=seen,
         headline=_headline(seen, calls),
         running=running,
@@ -136,7 +136,7 @@ def _waits(spans: Sequence[WaitSpan], taste: DisplayPreferences) -> Markup:
         for one in spans
     ]
     longest = max((one.longest for one in spans), default=0.0)
-    label = f"How long jobs waited that began within the last hour: {_seconds(longest)} at most"
+    label = f"Waits of jobs that started within the last hour: {_seconds(longest)} at most"
     return bars(found, SPAN, label=label, shown=_seconds, zone=zone)
 
 

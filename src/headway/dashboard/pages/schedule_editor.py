@@ -104,7 +104,7 @@ def _edited(page: PageRequest, draft: ScheduleDraft, one: Schedule) -> Schedule:
     if draft.name != one.name.strip():  # a form has no blanks around a name, and leaves those that are there alone
         changes["name"] = draft.name
         if not draft.name:
-            raise BadInput("name: say what it is to be called", field="name")
+            raise BadInput("name: give the schedule a name", field="name")
     return page.client.schedules.edit(one.id, changes, version, enabled=bool(draft.fields["enabled"]))
 
 

@@ -214,7 +214,7 @@ def moment(text: str, zone: str, *, field: str) -> str:
         local = datetime.fromisoformat(text.upper().replace(" ", "T"))
         return instant_text(instant(local.replace(tzinfo=ZoneInfo(zone)), field=field))
     except (ValueError, OverflowError):
-        refuse(field, "is not a time that exists: write it like 2026-03-01 09:00")
+        refuse(field, "is not a valid time: write it like 2026-03-01 09:00")
 
 
 def clock(at: int, zone: str) -> str:

@@ -32,7 +32,7 @@ from headway.text import schedules as text_schedules
 
 pages = Pages("schedules")
 LISTED, RECENT, AHEAD = 50, 20, 10
-UNREADABLE = "at times that this version cannot read"
+UNREADABLE = "at times that this version of Headway cannot read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ def enable(page: PageRequest, schedule_id: int) -> Response:
 @pages.post("/schedules/{schedule_id:int}/disable", Role.OPERATOR)
 def disable(page: PageRequest, schedule_id: int) -> Response:
     one = page.client.schedules.disable(schedule_id, reason=page.form.given("reason"))
-    text = f"Schedule {one.name} is disabled: it does not fire. Executions that exist go on."
+    text = f"Schedule {one.name} is disabled: it does not fire. Executions that exist continue."
     return page.done(text, undo=(f"/schedules/{one.id}/enable", {}))
 
 
@@ -224,7 +224,7 @@ def seen_version(page: PageRequest, one: Schedule) -> int:
     """The version that the visitor looked at; the rights were judged by this one."""
     given = page.form.get("version")
     if given != str(one.version):
-        text = f"schedule {one.name!r} has changed since this page was shown: look at it again before you change it"
+        text = f"schedule {one.name!r} has changed since this page was loaded: reload the page, then change it"
         raise WrongState(text, code="version_mismatch", version=one.version)
     return one.version
 

@@ -86,7 +86,7 @@ def pause(page: PageRequest) -> Response:
     name = _name(page.form)
     page.client.pause_target(name, note=page.form.given("note"))
     return page.done(
-        f"The target {name} is paused: nothing more starts on it.", undo=("/targets/resume", {"name": name})
+        f"The target {name} is paused: no further job starts on it.", undo=("/targets/resume", {"name": name})
     )
 
 

@@ -164,7 +164,7 @@ def _ours(page: PageRequest, template_id: int) -> Template:
     one = page.client.templates.get(template_id)
     check_task(page.client, one.task)
     if one.archived_at is not None:
-        text = f"template {one.name!r} is archived and cannot be changed: make a new one of it with Copy"
+        text = f"template {one.name!r} is archived and cannot be changed: create a copy with Copy"
         raise WrongState(text, code="template_archived", status="archived")
     return one
 
@@ -172,7 +172,7 @@ def _ours(page: PageRequest, template_id: int) -> Template:
 def seen_version(page: PageRequest, one: Template) -> int:
     """The version that the visitor looked at."""
     if page.form.get("version") != str(one.version):
-        text = f"template {one.name!r} has changed since this page was shown: look at it again before you change it"
+        text = f"template {one.name!r} has changed since this page was loaded: reload the page, then change it"
         raise WrongState(text, code="version_mismatch", version=one.version)
     return one.version
 

@@ -162,4 +162,4 @@ def archive(page: PageRequest, template_id: int) -> Response:
     one = page.client.templates.get(template_id)
     check_task(page.client, one.task)
     page.client.templates.archive(one.id, if_version=seen_version(page, one))
-    return page.done(f"Template {one.name} is archived: no more jobs are made of it, and its name is free again.")
+    return page.done(f"Template {one.name} is archived: it creates no more jobs, and its name is free again.")

@@ -137,7 +137,7 @@ def create(page: PageRequest) -> Response:
     except errors.BadInput as problem:
         return _editor(page, _of_form(page.form, problem))
     if client.replayed:
-        text = f"Webhook {made.id} was made already. Its secret was shown then, and is not shown again."
+        text = f"Webhook {made.id} was created before. Its secret was shown once and is not shown again."
         return page.done(text, to=page.address(f"/webhooks/{made.id}"))
     return _shown_once(page, made.secret, one=made, said=f"Webhook {made.id} was made")
 
@@ -179,13 +179,13 @@ def enable(page: PageRequest, number: int) -> Response:
 @pages.post("/webhooks/{number:int}/disable", Role.ADMIN)
 def disable(page: PageRequest, number: int) -> Response:
     page.client.webhooks.edit(number, enabled=False)
-    return page.done(f"Webhook {number} is disabled. What was on its way to it is given up.")
+    return page.done(f"Webhook {number} is disabled. Deliveries that were not sent yet are given up.")
 
 
 @pages.post("/webhooks/{number:int}/delete", Role.ADMIN)
 def delete(page: PageRequest, number: int) -> Response:
     page.client.webhooks.delete(number)
-    text = f"Webhook {number} was deleted. What was on its way to it is given up."
+    text = f"Webhook {number} was deleted. Deliveries that were not sent yet are given up."
     return page.done(text, to=page.address("/webhooks"))
 
 
@@ -235,7 +235,7 @@ def show_own_secret(page: PageRequest) -> Response:
 @pages.post("/webhooks/secret/rotate", Role.ADMIN)
 def rotate_own_secret(page: PageRequest) -> Response:
     page.client.webhooks.rotate_secret()
-    text = "There is another secret. For a day the old one signs too."
+    text = "The secret was replaced. For a day the old secret signs too."
     return page.done(text, to=page.address("/webhooks/secret"))
 
 

@@ -1,34 +1,34 @@
-// Buttons that copy: for what is shown once, and for what is meant to be pasted elsewhere.
+// Copy buttons, for texts that are shown once and for snippets.
 const STAYS = 3000;
 
 function write(text, element) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
-  // Away from this machine and without TLS a browser gives no clipboard to scripts, but it copies what is selected.
+  // Over plain HTTP from another machine a browser gives scripts no clipboard, but it copies the selection.
   getSelection().selectAllChildren(element);
   return document.execCommand("copy") ? Promise.resolve() : Promise.reject(new Error("not copied"));
 }
 
 function offer(text, what, put) {
   const button = document.createElement("button");
-  const told = document.createElement("span");
+  const status = document.createElement("span");
   button.type = "button";
   button.textContent = "Copy";
   button.setAttribute("aria-label", `Copy ${what}`);
-  told.setAttribute("role", "status");
-  told.className = "note";
+  status.setAttribute("role", "status");
+  status.className = "note";
   const box = document.createElement("span");
   box.className = "copying";
-  box.append(told, button);
+  box.append(status, button);
   put(box);
   button.addEventListener("click", async () => {
     try {
       await write(text.textContent.trim(), text);
-      told.textContent = "Copied";
+      status.textContent = "Copied";
     } catch {
       getSelection().selectAllChildren(text);
-      told.textContent = "Not allowed: it is selected, copy it by hand";
+      status.textContent = "The browser refused: the text is selected, copy it by hand";
     }
-    setTimeout(() => { told.textContent = ""; }, STAYS);
+    setTimeout(() => { status.textContent = ""; }, STAYS);
   });
 }
 

@@ -1,9 +1,9 @@
-// Forms are sent without leaving the page: the answer is shown in its place, and focus stays where it was. Those that
-// lead to another page, and those that come back to be mended, are marked data-plain and sent as browsers do.
+// Sends forms without leaving the page: the response replaces the page, and focus stays where it was. Forms that
+// lead to another page, and forms that are shown again with errors, are marked data-plain and sent by the browser.
 import { answer, leave, lost, wordsOf } from "./live.js";
-import { refuse } from "./said.js";
+import { refuse } from "./flash.js";
 
-const LEAVING = 3000; // so long a form that leads elsewhere is not sent again; whoever stopped it may then
+const LEAVING = 3000; // a form that leads to another page is not sent again for this long
 const sending = new WeakSet();
 
 export function sendQuietly() {
@@ -18,7 +18,7 @@ export function sendQuietly() {
   addEventListener("pageshow", () => { leave(-Infinity); for (const form of document.forms) sending.delete(form); });
 }
 
-// Once at a time: who clicks twice means it once.
+// One submit at a time: a double click counts once.
 export async function send(form, submitter = null) {
   if (sending.has(form)) return;
   sending.add(form);
@@ -30,7 +30,7 @@ export async function send(form, submitter = null) {
   }
 }
 
-// `form`, if there is one, is closed once it is done; what was refused is there to be mended.
+// Closes `form` on success; a refused form keeps its input.
 export async function post(address, fields, form = null) {
   let response;
   try {

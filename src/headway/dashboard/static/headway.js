@@ -1,9 +1,9 @@
-// The live layer of every page. Without it the pages show and do the same, only not by themselves.
+// The live layer of every page. Without script the pages have the same content and actions, without refresh.
 import { follow } from "./live.js";
-import { listen } from "./keys.js";
+import { listen } from "./shortcuts.js";
 import { tick } from "./times.js";
 import { sendQuietly } from "./forms.js";
-import { attend } from "./said.js";
+import { attend } from "./flash.js";
 import { keepMenu } from "./menu.js";
 import { offerCopies } from "./copy.js";
 

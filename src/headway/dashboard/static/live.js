@@ -1,16 +1,16 @@
-// Follows what happens and brings the page up to date: the same page is asked for again, and what is marked
-// data-live is changed where it differs. Focus, open details and half-filled forms stay as they are.
-import { renew } from "./said.js";
+// Follows the events and refreshes the page: loads the same page again, and updates the elements marked
+// data-live where they differ. Focus, open details and half-filled forms stay as they are.
+import { renew } from "./flash.js";
 import { messages } from "./stream.js";
 import { refreshTimes } from "./times.js";
 
 const SHORTEST = 1000; // between two refreshes
-const CROWDED = 5000; // between two refreshes, while there is no stream left for us
-const ON_ITS_WAY = 30_000; // so long a form that leads elsewhere is waited for
+const CROWDED = 5000; // between two refreshes, while the server refuses a further stream
+const ON_ITS_WAY = 30_000; // the longest wait for a form that leads to another page
 const AWAY = "Headway does not answer. Trying again…";
-const MISTAKE = "Headway made a mistake: its log has the details.";
-// A form that was refused for this is brought up to date: whoever sends it once more was told.
-const TOLD = ["version_mismatch", "bad_csrf"];
+const MISTAKE = "Internal error of Headway: see its log for the details.";
+// A form that was refused for one of these reasons is refreshed: the message asks the user to send it again.
+const RESENDABLE = ["version_mismatch", "bad_csrf"];
 const root = document.documentElement.dataset.root;
 let changed = false;
 let refreshing = null;
@@ -27,11 +27,11 @@ export async function refresh() {
 
 class Away extends Error {}
 
-// What a form that leads elsewhere brings may come once only: loading this page again meanwhile would cut it off.
+// The response of a form that leads to another page may come only once: a refresh meanwhile would abort it.
 export function leave(at = performance.now()) { left = at; }
 
-// Stopped by a person it brings nothing, and the page follows again. Only the last form counts: the browser gives up
-// one that is under way when another is sent. Browsers that do not tell leave it to the time.
+// If the user stops it, no response comes and the page follows again. Only the last form counts: the browser aborts
+// a form that is under way when another is sent. Browsers without the event wait for the timeout.
 let awaited = null;
 window.navigation?.addEventListener("navigate", ({ formData, signal }) => {
   if (!formData) return;
@@ -47,14 +47,14 @@ const still = () => onItsWay() || document.querySelector("[data-dragging]") !== 
 const parse = (text) => new DOMParser().parseFromString(text, "text/html");
 const sheetOf = (form) => form?.closest("details.ask");
 
-// What an answer says that is not what was asked for: pages of ours come as HTML, problems of the API as JSON.
+// The message of an unexpected response: our pages come as HTML, problems of the API as JSON.
 export async function wordsOf(response) {
   const text = await response.text();
   if (!/json/.test(response.headers.get("Content-Type"))) return parse(text).querySelector("main .banner.bad")?.textContent.trim() || MISTAKE;
   try { return JSON.parse(text).detail || MISTAKE; } catch { return MISTAKE; }
 }
 
-// Returns why the page is not up to date, if it is not.
+// Returns why the page is stale; empty if it is current.
 async function get() {
   changed = false;
   const began = performance.now();
@@ -63,10 +63,10 @@ async function get() {
   if (response.redirected && new URL(response.url).pathname.endsWith("/ui/login")) { again(); return ""; }
   let why = response.ok ? "" : await wordsOf(response);
   if (response.status >= 500) throw new Away(why);
-  if (response.status === 405) why = ""; // a form that came back stands at an address that takes forms only
+  if (response.status === 405) why = ""; // a refused form is shown at an address that accepts forms only
   if (response.ok) {
     const text = await response.text();
-    // It was asked for before something was done here, or before somebody took hold of a row.
+    // The response is older than the last action here, or than the start of a drag.
     if (known === answers && !still()) why = show(parse(text)); else changed = true;
   }
   lastRefresh = performance.now();
@@ -74,23 +74,23 @@ async function get() {
   return why;
 }
 
-// The page as it is after a form was sent, with what it says about that. What was refused is there to be mended.
+// Shows the page after a form was sent, with its flash message. A refused form keeps its input.
 export function answer(text, form = null) {
   answers += 1;
   const fresh = parse(text);
   const refused = fresh.querySelector("#said .banner.bad");
   if (!refused) { begun.delete(form); sheetOf(form)?.removeAttribute("open"); }
-  if (!refused || TOLD.includes(refused.dataset.kind)) released = form;
+  if (!refused || RESENDABLE.includes(refused.dataset.kind)) released = form;
   lost(show(fresh, true));
   released = null;
-  if (!refused && form?.closest("[data-live]")) HTMLFormElement.prototype.reset.call(form); // as it was saved
+  if (!refused && form?.closest("[data-live]")) HTMLFormElement.prototype.reset.call(form); // the saved values
 }
 
-// What came of the last form is renewed by the next one only.
+// Only the next form replaces the flash message.
 function show(fresh, answered = false) {
   const focused = document.activeElement;
   const tenant = fresh.documentElement.dataset.tenant;
-  const elsewhere = tenant !== document.documentElement.dataset.tenant; // it was chosen on another page
+  const elsewhere = tenant !== document.documentElement.dataset.tenant; // the tenant was chosen on another page
   if (!elsewhere && document.title !== fresh.title) document.title = fresh.title;
   for (const region of document.querySelectorAll("[data-live]")) {
     const now = fresh.getElementById(region.id);
@@ -100,12 +100,12 @@ function show(fresh, answered = false) {
   if (focused && focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
   refreshTimes();
   document.dispatchEvent(new CustomEvent("headway:shown"));
-  return elsewhere ? `You act for ${tenant || "nobody"} now: load this page again.` : "";
+  return elsewhere ? `You act for ${tenant || "no tenant"} now: load this page again.` : "";
 }
 
-// --- forms that somebody fills in ---------------------------------------------------------------------------------
+// --- forms with unsaved input -------------------------------------------------------------------------------------
 
-// They stand as they were when they were begun, with the version they are about: nobody's edit is overwritten unseen.
+// A refresh leaves them as they are, with the version they were loaded with: no edit is overwritten unseen.
 const begun = new WeakSet();
 let released = null;
 
@@ -115,9 +115,9 @@ function held(node) {
   return node.nodeName === "FORM" && node !== released && (begun.has(node) || sheetOf(node)?.open === true);
 }
 
-// --- from what is shown to what is --------------------------------------------------------------------------------
+// --- applying a refresh --------------------------------------------------------------------------------------------
 
-// What is opened and closed is known by its words, wherever it comes to stand and whatever it counts.
+// Identifies a details element by its text without numbers, because its place and counts may change.
 const spoken = (node) => (node.nodeName === "DETAILS" ? `details ${node.firstElementChild?.textContent.replace(/\d+/g, "#")}` : null);
 const keyOf = (node) => (node.nodeType === 1 ? node.id || node.dataset.key || spoken(node) : null);
 
@@ -161,7 +161,7 @@ function children(old, now) {
 
 // --- following --------------------------------------------------------------------------------------------------
 
-// Why the page is not up to date; nothing, if it is.
+// Shows why the page is stale, or hides the line.
 export function lost(why = AWAY) {
   const banner = document.getElementById("lost");
   if (!banner) return;
@@ -173,7 +173,7 @@ const sleep = (milliseconds) => new Promise((done) => setTimeout(done, milliseco
 
 export function follow() {
   if (!document.querySelector("[data-live]") || !document.getElementById("strip")) return;
-  if (document.querySelector("[data-still]")) return; // it shows what cannot be shown again
+  if (document.querySelector("[data-still]")) return; // the page shows a text that the server shows only once
   stay();
   setInterval(beat, 250);
   document.addEventListener("visibilitychange", () => { changed = true; });
@@ -193,7 +193,7 @@ async function beat() {
   }
 }
 
-// One stream for as long as the page is looked at: browsers allow few connections to one server.
+// One stream while the page is visible: browsers allow few connections to one server.
 async function stay() {
   for (let wait = 500; ; wait = Math.min(8000, wait * 2)) {
     while (document.hidden || onItsWay()) await sleep(500);
@@ -205,7 +205,7 @@ async function stay() {
   }
 }
 
-// False: there are as many streams as there may be.
+// Returns false if the server refuses a further stream.
 async function read() {
   const leaving = new AbortController();
   const away = () => { if (document.hidden) leaving.abort(); };
@@ -215,7 +215,7 @@ async function read() {
     const headers = last ? { "Last-Event-ID": last } : {};
     const response = await fetch(`${root}/api/events`, { headers, signal: leaving.signal, cache: "no-store" });
     if (response.status === 401) { again(); return false; }
-    if (response.status === 503 || response.status === 429) return false; // if it is worse, the next refresh shows it
+    if (response.status === 503 || response.status === 429) return false; // the next refresh shows a worse error
     if (!response.ok) throw new Error(`answered ${response.status}`);
     changed = true;
     for await (const { id, event } of messages(response)) {

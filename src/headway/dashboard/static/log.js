@@ -1,16 +1,16 @@
-// The log of a job as it is written. The server shows the end of the log; from there on new lines come in a stream,
-// for as long as the job runs and the page is looked at: browsers allow few connections.
+// Follows the log of a job. The server renders the end of the log; new lines come in a stream while the job runs
+// and the page is visible, because browsers allow few connections.
 import { messages } from "./stream.js";
 
-const PAUSE = 1000; // before a stream that ended is asked for again
+const PAUSE = 1000; // before a stream that ended is opened again
 const root = document.documentElement.dataset.root;
 const log = document.getElementById("log");
-const MOST = Math.max(5000, log.childElementCount); // whoever asked for more lines keeps as many
+const MOST = Math.max(5000, log.childElementCount); // if the user asked for more lines, that many stay
 const follow = document.querySelector("#log-follow input");
-// As the server shows it (times.py).
+// Must equal the format of the server (time_format.py).
 const clock = new Intl.DateTimeFormat("en-GB", { timeZone: log.dataset.zone, hourCycle: "h23", hour: "2-digit", minute: "2-digit", second: "2-digit" });
 let after = log.dataset.after;
-let seen = log.dataset.status; // what is shown of the log is as of then
+let seen = log.dataset.status; // the status of the job when these lines were read
 let stream = null;
 
 const status = () => document.getElementById("next").dataset.status;
@@ -20,7 +20,7 @@ const ended = () => ["COMPLETED", "FAILED", "SKIPPED", "CANCELLED"].includes(sta
 
 function look() {
   if (document.hidden) { stream?.abort(); return; }
-  // It was paused, say: its last lines are fetched once more, and then nobody waits for further ones.
+  // The job stopped, for example was paused: fetch its last lines once, then stop following.
   if (stream && seen === "RUNNING" && !runs() && !ended()) stream.abort();
   if (!stream && (runs() || status() !== seen)) read();
 }
@@ -35,7 +35,7 @@ async function read() {
     if (!response.ok) throw new Error(`answered ${response.status}`);
     await listen(response);
     seen = began;
-  } catch { /* the server went, or the page was hidden */ }
+  } catch { /* the server stopped, or the page was hidden */ }
   stream.abort();
   await new Promise((done) => setTimeout(done, PAUSE));
   stream = null;
@@ -45,7 +45,7 @@ async function read() {
 async function listen(response) {
   for await (const { id, event, data } of messages(response)) {
     if (event === "lines") { after = id ?? after; add(JSON.parse(data)); }
-    // What there is of a log comes before the job itself. Of one that does not run nothing more comes.
+    // The stream sends the log before the job. A job that does not run writes no further lines.
     if (event === "job" && !runs() && !ended()) return;
   }
 }

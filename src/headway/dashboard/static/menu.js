@@ -1,4 +1,4 @@
-// The menu: beside a wide page it stands open, above a narrow one it is opened when it is wanted.
+// The menu: open beside a wide page, closed above a narrow one.
 export function keepMenu() {
   const menu = document.getElementById("menu");
   const wide = matchMedia("(min-width: 46rem)");

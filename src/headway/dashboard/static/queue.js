@@ -3,7 +3,7 @@ import { post, send } from "./forms.js";
 import { refresh } from "./live.js";
 
 const MOVES = { ArrowUp: ["up", "top"], ArrowDown: ["down", "bottom"] };
-let last = Promise.resolve(); // one move after the other: each needs the version that the one before left
+let last = Promise.resolve(); // one move at a time: each needs the version that the previous one returned
 let dragged = null;
 
 const rowOf = (element) => element?.closest?.("tr[data-job]") ?? null;
@@ -36,7 +36,7 @@ function unmark() {
   for (const row of document.querySelectorAll(".drop-before, .drop-after")) row.classList.remove("drop-before", "drop-after");
 }
 
-// While it lasts the page is not brought up to date: rows would slip away under the pointer.
+// During a drag the page is not refreshed: rows would move away under the pointer.
 document.addEventListener("dragstart", (event) => {
   const row = event.target.classList?.contains("grip") ? rowOf(event.target) : null;
   if (!formOf(row)) return;
@@ -80,20 +80,20 @@ document.addEventListener("drop", (event) => {
   });
 });
 
-// A button that was pressed may be of no more use at the end of the list: focus goes to its row.
+// A button may be disabled at the end of the list: the focus then moves to its row.
 document.addEventListener("headway:shown", () => {
   const button = document.activeElement;
   if (button?.disabled) rowOf(button)?.focus();
 });
 
-// What is done to so many jobs is done to as many as were read: the number stands while somebody looks at it.
+// A bulk action applies to the number of jobs that the user read: the number stays while the sheet is open.
 document.addEventListener("toggle", (event) => {
   const offer = event.target.closest?.("[data-offer]");
   offer?.toggleAttribute("data-keep", event.target.open);
   if (offer && !event.target.open) refresh().catch(() => {});
 }, true);
 
-// If it is another number by now, the sheet is closed, so that the new one is read before it is sent.
+// If the number has changed, the sheet is closed, so that the user reads the new number first.
 document.addEventListener("headway:shown", () => {
   const refused = document.querySelector("#said [data-kind='count_mismatch']:not([data-seen])");
   if (!refused) return;

@@ -1,4 +1,4 @@
-// The editor of schedules: the next runs of what is being written, and steps that come and go without a new page.
+// The schedule editor: previews the next runs while the user types, and adds and removes steps in place.
 const editor = document.getElementById("editor");
 const preview = document.getElementById("preview");
 const rows = document.getElementById("rows");
@@ -14,7 +14,7 @@ function timing() {
   return fields;
 }
 
-// Answers may overtake each other: only the last question counts. Whoever is logged out meanwhile is led to another page.
+// Responses may overtake each other: only that of the last request counts. A logged-out user is redirected.
 async function look() {
   const mine = ++asked;
   try {
@@ -22,7 +22,7 @@ async function look() {
     const fresh = new DOMParser().parseFromString(await response.text(), "text/html").querySelector("[data-ahead]");
     if (mine !== asked) return;
     if (response.ok && !response.redirected && fresh) preview.replaceChildren(fresh);
-    else if (response.redirected) preview.textContent = "You are logged out. Log in again in another tab, then go on here: what you wrote stays.";
+    else if (response.redirected) preview.textContent = "You are logged out. Log in again in another tab, then continue here: your input is kept.";
   } catch {
     if (mine === asked) preview.textContent = "Headway does not answer.";
   }
@@ -33,7 +33,7 @@ function later() {
   waiting = setTimeout(look, PAUSE);
 }
 
-// Only what is chosen is shown.
+// Shows only the fields of the chosen kind.
 function choose() {
   for (const kind of ["when", "what"]) {
     const chosen = editor.elements[kind].value;
@@ -43,7 +43,7 @@ function choose() {
 
 const steps = () => [...rows.querySelectorAll("[data-step]")];
 
-// The server goes by the numbers in the names.
+// The server reads the numbers in the field names.
 function number() {
   steps().forEach((step, n) => {
     step.querySelector("[data-number]").textContent = n + 1;

@@ -1,4 +1,4 @@
-// Server-sent events, one after the other, of an answer that does not end by itself.
+// Yields the server-sent events of an endless response in order.
 export async function* messages(response) {
   const decoder = new TextDecoder();
   const reader = response.body.getReader();
@@ -11,7 +11,7 @@ export async function* messages(response) {
       for (const one of whole) yield { id: field(one, "id"), event: field(one, "event"), data: field(one, "data") };
     }
   } finally {
-    reader.cancel().catch(() => {}); // whoever stops listening lets the connection go
+    reader.cancel().catch(() => {}); // closes the connection when the reader stops
   }
 }
 

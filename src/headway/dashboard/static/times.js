@@ -1,7 +1,7 @@
-// Times that pass: "3 min ago", how long something runs, how long until a tick.
+// Relative times: "3 min ago", elapsed time of a run, time until a tick.
 const UNITS = [[86400, "days"], [3600, "h"], [60, "min"], [1, "s"]];
 
-// As the server says it (model/explain/forecast.py).
+// Must equal the wording of the server (model/explain/forecast.py).
 export function span(milliseconds) {
   const seconds = Math.max(0, Math.round(milliseconds / 1000));
   for (const [size, unit] of UNITS) if (seconds >= 2 * size) return `${Math.round(seconds / size)} ${unit}`;
@@ -25,7 +25,7 @@ export function refreshTimes() {
 }
 
 export function tick() {
-  // The server shows local times in the zone that the browser tells it.
+  // The browser sends its zone, and the server shows local times in it.
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   const root = document.documentElement.dataset.root || "/";
   const secure = location.protocol === "https:" ? "; Secure" : "";

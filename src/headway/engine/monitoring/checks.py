@@ -96,7 +96,7 @@ CHECKS: tuple[Check[Any], ...] = (
         workers.read_workers,
         workers.judge_workers,
         READYZ | PAGE,
-        "whether a worker is late with its lease, gone or stuck",
+        "for workers that are late with their lease, gone or stuck",
     ),
     Check("recovery", workers.read_unrecovered, workers.judge_unrecovered),
     Check("one_machine", workers.read_machines, workers.judge_machines, dialect="sqlite"),
@@ -105,11 +105,11 @@ CHECKS: tuple[Check[Any], ...] = (
     Check("tasks", workers.read_tasks, workers.judge_tasks),
     Check("owners", queue.read_owners, queue.judge_owners),
     Check("queue", queue.read_pauses, queue.judge_pauses),
-    Check("held", queue.read_held, queue.judge_held, PAGE, "whether a job needs a decision or keeps a target"),
-    Check("targets", queue.read_targets, queue.judge_targets, PAGE, "whether a target is paused"),
+    Check("held", queue.read_held, queue.judge_held, PAGE, "for jobs that need a decision or keep a target"),
+    Check("targets", queue.read_targets, queue.judge_targets, PAGE, "for paused targets"),
     Check("schedules", schedules.read_schedules, schedules.judge_schedules),
-    Check("ticks", schedules.read_ticks, schedules.judge_ticks, READYZ | PAGE, "whether a tick is overdue"),
-    Check("webhooks", schedules.read_webhooks, schedules.judge_webhooks, PAGE, "whether a webhook fails"),
+    Check("ticks", schedules.read_ticks, schedules.judge_ticks, READYZ | PAGE, "for overdue ticks"),
+    Check("webhooks", schedules.read_webhooks, schedules.judge_webhooks, PAGE, "for failing webhooks"),
 )
 
 

@@ -1,5 +1,5 @@
 // Keys: `g` and a letter goes to a page, `/` searches, `j` and `k` walk rows, `m` goes to the message, `?` helps.
-import { dismiss, reach } from "./said.js";
+import { dismiss, reach } from "./flash.js";
 
 let going = -Infinity;
 
@@ -17,7 +17,7 @@ export function listen() {
 
 const typing = (element) => element.closest("input, textarea, select, [contenteditable]") !== null;
 
-// The sheet or the message that somebody is in; from outside, all of them.
+// The sheet or the message that has the focus; without focus, all of them.
 function shut(from) {
   const inside = from.closest("details.ask[open]");
   const open = inside ? [inside] : typing(from) ? [] : document.querySelectorAll("details.ask[open]");

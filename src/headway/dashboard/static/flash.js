@@ -1,9 +1,9 @@
-// What became of the last action, as a message in the corner: it moves nothing on the page. What was done leaves by
-// itself, what was refused stays until somebody closes it. `m` goes there, Escape closes it.
+// The flash message of the last action, in the corner so that nothing on the page moves. A success disappears by
+// itself, a refusal stays until the user closes it. `m` moves the focus there, Escape closes it.
 const LEAVES = 10_000;
-const LEAVES_WITH_UNDO = 30_000; // nobody should have to hurry to take something back
+const LEAVES_WITH_UNDO = 30_000; // long enough to press Undo without haste
 let timer = null;
-let cameFrom = null; // who had the focus before the message
+let cameFrom = null; // the element that had the focus before the message
 
 const place = () => document.getElementById("said");
 const shown = () => place()?.querySelector(".banner") ?? null;
@@ -31,7 +31,7 @@ function dress() {
   leaveLater(banner);
 }
 
-// Words that are there from the beginning are read to nobody: they are put in once more where changes are read out.
+// Screen readers read changes only: a message that is in the page from the start is inserted again.
 export function attend() {
   const region = place()?.querySelector("[role='status']");
   if (!region) return;
@@ -42,7 +42,7 @@ export function attend() {
   place().addEventListener("focusin", ({ relatedTarget }) => { if (relatedTarget && !place().contains(relatedTarget)) cameFrom = relatedTarget; });
 }
 
-// The message of a page that came as an answer. Whoever was in the old one finds themselves in the new one.
+// Replaces the message by that of a response. Focus inside the old message moves into the new one.
 export function renew(fresh) {
   const inside = place().contains(document.activeElement);
   const [old, now] = [place(), fresh].map((one) => one.querySelector("[role='status']"));
@@ -54,7 +54,7 @@ export function renew(fresh) {
   if (inside && !reach()) giveBack();
 }
 
-// Nothing came back that could be shown in place of the page.
+// Shows a refusal if the response has no page to show.
 export function refuse(words) {
   const fresh = document.createElement("div");
   const banner = fresh.appendChild(made("div", { class: "banner bad", role: "alert" }, ""));
@@ -66,7 +66,7 @@ function giveBack() {
   (cameFrom?.isConnected ? cameFrom : document.getElementById("main")).focus({ preventScroll: true });
 }
 
-// False: there is no message.
+// Returns false if there is no message.
 export function dismiss() {
   const banner = shown();
   if (!banner) return false;
