@@ -23,7 +23,7 @@ from tests.support.service import Site
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 STORY = {"task": "story.generate", "params": {"topic": "fog"}}
-# They go on for ever: tests/api/test_live.py reads them.
+# They go on for ever: tests/api/test_event_streams.py reads them.
 STREAMS = r"^(/api/events|/api/jobs/\{job_id\}/live)$"
 EXAMPLES = 40
 counted = {"requests": 0}

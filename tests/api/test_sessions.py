@@ -10,7 +10,7 @@ import pytest
 
 from headway.model.access.cookies import CookieKey
 from headway.model.access.permissions import fingerprint
-from tests.api.test_live import STORY, following
+from tests.api.test_event_streams import STORY, following
 from tests.api.test_streams import ended
 from tests.support.life import raw_connection
 from tests.support.service import SECONDS, Site

@@ -21,7 +21,7 @@ from headway.api.http.connections import Activity
 from headway.engine.events import subscription
 from headway.store.events import newest
 from headway.store.jobs import reports
-from tests.api.test_live import STORY, Reader, following
+from tests.api.test_event_streams import STORY, Reader, following
 from tests.support.figures import Figure
 from tests.support.service import Site, serving, shop
 from tests.support.sockets import connect

@@ -14,7 +14,7 @@ from headway.dashboard.app import PAGES
 from headway.engine.webhooks.deliverer import Deliverer
 from headway.engine.webhooks.http_client import Guard
 from headway.model.webhooks.address import origin_of, without_paths
-from tests.api.test_live import following
+from tests.api.test_event_streams import following
 from tests.support.receivers import Receiver, answer, receiver
 from tests.support.service import Site
 

@@ -14,7 +14,7 @@ import pytest
 
 from headway.app import App
 from headway.testing import isolated
-from tests.api.test_live import Reader
+from tests.api.test_event_streams import Reader
 from tests.docs.pages import ROOT, blocks
 from tests.support import proxies, shop
 from tests.support.cli import line_of, running

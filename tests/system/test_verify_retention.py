@@ -17,7 +17,8 @@ from headway.verify import Report, check
 from tests.support.deadlines import join
 from tests.support.waiting import until
 from tests.support.world import WORKER
-from tests.system import test_verify_plans, test_verify_weather
+from tests.system import test_verify_plans
+from tests.system import test_verify_random_histories as random_histories
 
 RETENTION = 40.0
 STEPS = 40
@@ -40,7 +41,7 @@ def told(report: Report) -> list[str]:
     return [f"{one.invariant} {one.thing}: {one.text}" for one in report.findings]
 
 
-@pytest.mark.parametrize("kind", [test_verify_weather.Weather, test_verify_plans.Weather], ids=["jobs", "plans"])
+@pytest.mark.parametrize("kind", [random_histories.Weather, test_verify_plans.Weather], ids=["jobs", "plans"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_history_without_its_beginning_has_no_findings(
     database_url: str, kind: Callable[[str, int], Any], seed: int
@@ -63,7 +64,7 @@ def test_a_history_that_is_pruned_while_it_is_read_has_no_findings(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headway.engine.maintenance.pruner.BATCH", 5)  # many small transactions
-    world = test_verify_weather.Weather(database_url, 77)
+    world = random_histories.Weather(database_url, 77)
     with closing(world.db):
         world.live(300)
         world.beat(WORKER)
