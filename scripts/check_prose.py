@@ -1,4 +1,4 @@
-"""Checks docstrings and comments against docs/style.md; prints each place that breaks a rule.
+"""Checks docstrings, comments and pages against docs/style.md; prints each place that breaks a rule.
 
 python scripts/check_prose.py [PATH ...]
 """
@@ -34,6 +34,11 @@ OLD_WORDS = {
     "foresight": "forecast",
 }
 OLD = re.compile(r"\b(" + "|".join(map(re.escape, OLD_WORDS)) + r")\b", re.IGNORECASE)
+
+# Python is parsed; of the others each line is read.
+CHECKED = {".py", ".html", ".js", ".css"}
+# Names in quotation marks or after a dot are identifiers, not words.
+NAMES = re.compile(r"(?<=[\w\]])\.[a-z_]+\b|(?<=[\"'])[a-z_]+(?=[\"'])")
 
 
 def docstrings(text: str) -> Iterator[tuple[int, str]]:
@@ -73,13 +78,28 @@ def sentences(line: int, text: str) -> Iterator[tuple[int, str]]:
         yield line, f"“{match[0]}”: write “{OLD_WORDS[match[0].lower()]}”"
 
 
+def page_mistakes(text: str) -> Iterator[tuple[int, str]]:
+    """Yields the line and the reason of every headless or old word in a template, a script or a stylesheet."""
+    for number, line in enumerate(text.splitlines(), 1):
+        visible = NAMES.sub(" ", line)
+        for match in HEADLESS.finditer(visible):
+            yield number, f"“{match[0]}”: name the worker, the caller, the job"
+        for match in OLD.finditer(visible):
+            yield number, f"“{match[0]}”: write “{OLD_WORDS[match[0].lower()]}”"
+
+
+def files_below(root: Path) -> list[Path]:
+    """Returns the files of a folder that are checked; a file stands for itself."""
+    return sorted(path for path in root.rglob("*") if path.suffix in CHECKED) if root.is_dir() else [root]
+
+
 def main(*roots: str) -> int:
     """Prints every mistake below these roots; returns 1 if there is one."""
     count = 0
     for root in roots or ("src/headway",):
-        paths = sorted(Path(root).rglob("*.py")) if Path(root).is_dir() else [Path(root)]
-        for path in paths:
-            for line, reason in sorted(mistakes(path.read_text())):
+        for path in files_below(Path(root)):
+            check = mistakes if path.suffix == ".py" else page_mistakes
+            for line, reason in sorted(check(path.read_text())):
                 print(f"{path}:{line}: {reason}")
                 count += 1
     if count:
