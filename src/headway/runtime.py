@@ -20,7 +20,7 @@ from headway.engine.client import limits
 from headway.engine.loop import Loop
 from headway.engine.maintenance.pruner import Pruner
 from headway.engine.maintenance.recovery import Recovery
-from headway.engine.monitoring.readiness import Health, ready, rounds
+from headway.engine.monitoring.readiness import Health, draining, ready, rounds
 from headway.engine.scheduler import declared
 from headway.engine.scheduler.scheduler import Scheduler
 from headway.engine.supervisor import EmbeddedSupervisor, Part, Supervisor
@@ -109,6 +109,8 @@ def _warn_of_durability(database: Database) -> None:
 
 
 def _health(app: App, made: Supervisor, roles: Sequence[str]) -> Health:
+    if made.wanted.is_set():
+        return draining()
     own = made.worker.who.id if made.worker is not None else None
     wall = row_security if app.database.dialect == "postgres" else None
     return ready(app.database, roles=roles, worker_id=own, loops=_loops(made), wall=wall)

@@ -76,6 +76,14 @@ class Server:
     def _run(self) -> None:
         asyncio.run(self.server.serve(sockets=[self.socket]))
 
+    def drain(self) -> None:
+        """Takes no more direct calls. Those that run, and other requests, continue."""
+        self.service.drain()
+
+    def busy(self) -> bool:
+        """Returns True while direct calls are in progress."""
+        return bool(self.service.under_way)
+
     def stop(self) -> None:
         self.service.close()
         self.server.should_exit = True

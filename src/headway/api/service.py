@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headway.engine.client.client import Client
 from headway.engine.events.tail import Tail
@@ -55,6 +55,14 @@ class SettingInForce(NamedTuple):
     meaning: str
 
 
+class UnderWay(Protocol):
+    """A direct call in progress, waiting or running."""
+
+    def leave_line(self) -> None: ...
+
+    def end(self) -> None: ...
+
+
 class Service:
     """Shared by all requests; `settings` lists the settings of the process."""
 
@@ -71,10 +79,10 @@ class Service:
         self.terms = terms
         self.caller = caller
         self.settings = settings
+        self.draining = threading.Event()
         self.closing = threading.Event()
         self.direct_calls = threading.Semaphore(DIRECT_CALLS)
-        # Direct calls in progress; calling an element asks the call to end.
-        self.under_way: set[Callable[[], None]] = set()
+        self.under_way: set[UnderWay] = set()
         self.metrics = Metrics(client.database)
         # State of the whole process. The supervisor replaces it, because it knows the other parts.
         self.health: Callable[[], Health] = lambda: ready(client.database)
@@ -144,10 +152,17 @@ class Service:
     def client_of(self, tenant: str) -> Client:
         return self.system if tenant == self.system.tenant else self.system.sibling(LOCAL, tenant)
 
+    def drain(self) -> None:
+        """Takes no more direct calls. Those that run continue; those that wait are answered now."""
+        self.draining.set()
+        for call in list(self.under_way):
+            call.leave_line()
+
     def close(self) -> None:
+        self.drain()
         self.closing.set()
-        for end in list(self.under_way):
-            end()
+        for call in list(self.under_way):
+            call.end()
         if self._tail is not None:
             self._tail.stop()
             self._tail.join(TAIL_SECONDS)  # its descriptors are closed with the database

@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from headway import forks
 from headway.engine import restart
@@ -66,6 +66,15 @@ class Part(Protocol):
     def stop(self) -> None: ...
 
     def join(self, seconds: float | None = None) -> None: ...
+
+
+@runtime_checkable
+class DrainingPart(Part, Protocol):
+    """A part whose running work gets the shutdown grace, like jobs."""
+
+    def drain(self) -> None: ...
+
+    def busy(self) -> bool: ...
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:
@@ -218,18 +227,21 @@ class Supervisor:
         os._exit(70)
 
     def stop(self) -> int:
-        """Stops claiming, and lets running jobs finish within the grace.
+        """Takes no more work, and lets running jobs and direct calls finish within the grace.
 
         The rest is interrupted and recorded.
         """
         worker = self.worker
+        draining = [part for part in self.loops if isinstance(part, DrainingPart)]
+        working: list[Worker | DrainingPart] = [*draining] if worker is None else [*draining, worker]
+        for working_part in working:
+            working_part.drain()
+        self._await(working, self.grace, until_second_signal=True)
         if worker is not None:
-            worker.drain()
-            self._await(worker, self.grace, until_second_signal=True)
             if worker.pool.running:
                 log.warning("the shutdown grace is over: interrupting jobs %s", sorted(worker.pool.running))
                 worker.interrupt_all("the worker shut down before the job could finish")
-                self._await(worker, self.grace_for_kills, until_second_signal=False)
+                self._await([worker], self.grace_for_kills, until_second_signal=False)
             worker.stop()
             worker.join(5.0)
             worker.close()
@@ -242,9 +254,9 @@ class Supervisor:
 
     grace_for_kills = 20.0
 
-    def _await(self, worker: Worker, seconds: float, *, until_second_signal: bool) -> None:
+    def _await(self, parts: Sequence[Worker | DrainingPart], seconds: float, *, until_second_signal: bool) -> None:
         deadline = time.monotonic() + seconds
-        while worker.busy() and time.monotonic() < deadline:
+        while any(part.busy() for part in parts) and time.monotonic() < deadline:
             if until_second_signal and self.signals > 1:
                 return
             time.sleep(0.01)

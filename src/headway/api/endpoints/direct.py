@@ -24,6 +24,7 @@ routes = Routes("direct")
 LONGEST_WAIT = 3_600.0
 GONE = "the caller went away"
 CLOSING = "this process is shutting down: try again"
+CLOSING_SECONDS = 5
 _WRONG = "The task failed; `state` is its final state, `failure_kind` the kind of failure"
 _numbers = itertools.count(1)
 
@@ -88,9 +89,10 @@ class _UnderWay:
     def start(self) -> None:
         if not self.here.service.direct_calls.acquire(blocking=False):
             raise Busy(f"this server has {DIRECT_CALLS} direct calls, its limit: try again later", retry_after=5)
-        self.here.service.under_way.add(self._close)
-        if self.here.service.closing.is_set():
-            self._close()
+        self.here.service.under_way.add(self)
+        if self.here.service.draining.is_set():  # looked at after `add`, so that `drain` misses no call
+            self._leave()
+            raise Busy(CLOSING, retry_after=CLOSING_SECONDS)
         try:
             threading.Thread(target=self._live, name=f"headway-direct-{next(_numbers)}", daemon=True).start()
         except RuntimeError:  # the system has no thread left
@@ -98,7 +100,7 @@ class _UnderWay:
             raise Busy("this server is too busy for another direct call: try again later", retry_after=5) from None
 
     def _leave(self) -> None:
-        self.here.service.under_way.discard(self._close)
+        self.here.service.under_way.discard(self)
         self.here.service.direct_calls.release()
 
     def _live(self) -> None:
@@ -110,7 +112,10 @@ class _UnderWay:
         finally:
             self._leave()
 
-    def _close(self) -> None:
+    def leave_line(self) -> None:
+        self.call.leave_line(CLOSING)
+
+    def end(self) -> None:
         self.call.abandon(CLOSING)
 
     def _make(self) -> Any:

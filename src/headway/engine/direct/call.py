@@ -119,6 +119,7 @@ class DirectCall:
         self.news = Wakeup()
         self.outcome: Outcome = WENT_AWAY
         self.given_up: str | None = None
+        self.closed: str | None = None
         self.handed_over = False
 
     def abandon(self, why: str) -> None:
@@ -127,9 +128,20 @@ class DirectCall:
         self.news.set()
         self.place.news.set()
 
+    def leave_line(self, why: str) -> None:
+        """Ends the call if it still waits for its slot. Work that has begun continues."""
+        self.closed = self.closed or why
+        self.place.news.set()
+
     def check(self) -> None:
         if self.given_up is not None:
             raise Busy(f"the call was abandoned: {self.given_up}", code="given_up")
+
+    def check_waiting(self) -> None:
+        """Raises Busy if the call must not begin any more."""
+        self.check()
+        if self.closed is not None:
+            raise Busy(f"the call was abandoned: {self.closed}", code="given_up", retry_after=ROOM_SECONDS)
 
 
 class Caller:
@@ -168,7 +180,7 @@ class Caller:
         wish = _wish(client, direct)
         try:
             self.holder.reserve(call.place, wish, actor=client.actor)
-            call.check()
+            call.check_waiting()
             self._wait(call, self.wait if direct.wait is None else direct.wait, name)
             self._run(call, direct)
         except (Busy, LeaseLost) as error:
@@ -186,9 +198,9 @@ class Caller:
         try:
             self.holder.wait_for(call.place, seconds, what=name)
         except Busy:
-            call.check()
+            call.check_waiting()
             raise
-        call.check()
+        call.check_waiting()
 
     # --- running ---
 
@@ -201,7 +213,7 @@ class Caller:
         claim = Claim(0, number, slot or 0, spec.name, direct.params, options, 1, 0, 0)
         running = Running(claim, spec, LogSink(spec.name), Carried(tenant=direct.tenant), vault=self.vault)
         self.holder.wait_for_beat()
-        call.check()
+        call.check_waiting()
         # Steps that may fail come first: once `call.running` is set, only the end of the work gives the place back.
         self.calls[number] = call
         call.running = running

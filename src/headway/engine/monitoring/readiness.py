@@ -85,6 +85,15 @@ class Storage:
     free: int | None
 
 
+def draining() -> Health:
+    """Returns the readiness of a process that shuts down: its other parts are no reason any more."""
+    health = Health()
+    health.refuse(
+        "draining", "this process is draining: it takes no new work and ends after its running jobs and direct calls"
+    )
+    return health
+
+
 def ready(
     database: Database,
     *,
