@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -17,8 +17,10 @@ import apsw
 import psycopg_pool.pool
 import pytest
 
+import headway
 from headway import App
 from headway.engine.client import group_commit
+from headway.engine.events.tail import Tail
 from headway.errors import CommitUnknown
 from headway.store import db
 from headway.store.postgres import database as postgres_database
@@ -33,6 +35,7 @@ from tests.support.waiting import until
 
 LONG = os.environ.get("HEADWAY_PROOF") == "1"
 SEAM = (db, sqlite_database, sqlite_transaction, checkpoints, waiter, postgres_database, postgres_transaction)
+OURS = os.path.dirname(headway.__file__)
 FILES = {module.__file__ for module in (*SEAM, group_commit, psycopg_pool.pool)}
 # Of the bytecodes, each run takes one in so many, with another beginning for each seed.
 STRIDE = 1 if LONG else 7
@@ -91,7 +94,7 @@ def interrupted(
 @pytest.fixture
 def app(database_url: str) -> Iterator[App]:
     with App(database=database_url) as app:
-        app.task("t")(_nothing)
+        app.task("t", isolation="thread")(_nothing)
         app.tasks["t"].enqueue()
         yield app
 
@@ -185,6 +188,115 @@ def every_place(
         nth += step
     act(app)
     return (nth - first) // step
+
+
+# --- all that a user's program may do in its main thread -----------------------------------------------------------
+
+
+class AfterCalls:
+    """Raises after the n-th call that Headway makes into C, or at the beginning of a function of its own: there the
+    interpreter runs signal handlers, with the effect of the call made."""
+
+    def __init__(self, nth: int) -> None:
+        self.left = nth
+        self.at = ""
+
+    def __call__(self, frame: FrameType, event: str, called: object) -> None:
+        code = frame.f_code
+        if event not in ("c_return", "call") or code.co_name == "__del__" or not code.co_filename.startswith(OURS):
+            return
+        self.left -= 1
+        if self.left == 0:
+            self.at = f"{code.co_qualname}:{frame.f_lineno} after {event} {called}"
+            raise Interrupt(self.at)
+
+
+def interrupted_after_calls(act: Callable[[], object], nth: int) -> str:
+    injection = AfterCalls(nth)
+    sys.setprofile(injection)
+    try:
+        act()
+    except Interrupt:
+        pass
+    finally:
+        sys.setprofile(None)
+    return injection.at
+
+
+def enqueue_several(app: App) -> object:
+    return app.tasks["t"].enqueue_many([{}, {}, {}])
+
+
+def enqueue_with_key(app: App) -> object:
+    return app.tasks["t"].using(key="k").enqueue()
+
+
+def start_group(app: App) -> object:
+    return app.group([app.tasks["t"].step(), app.tasks["t"].step()]).start()
+
+
+def call_directly(app: App) -> object:
+    return app.tasks["t"].call()
+
+
+def open_and_close(app: App) -> object:
+    with App(database=app.database.url) as other:
+        other.task("t")(_nothing)
+        return other.tasks["t"].enqueue()
+
+
+def wait_for_result(app: App) -> object:
+    job = app.tasks["t"].using(delay=3600).enqueue()
+    with suppress(TimeoutError):
+        job.result(timeout=0.01)
+    return job
+
+
+def follow_events(app: App) -> object:
+    tail = Tail(app.database)
+    subscription = tail.subscribe(0)
+    try:
+        tail.tick()
+        return [subscription.get(0.01) for _ in range(3)]
+    finally:
+        subscription.close()
+        tail.stop()
+        tail.waiter.close()
+
+
+# How many places of each act are passed over: the longer acts have a thousand.
+USED: dict[Callable[[App], object], int] = {
+    enqueue_several: 5,
+    enqueue_with_key: 5,
+    start_group: 11,
+    call_directly: 23,
+    open_and_close: 97,
+    wait_for_result: 11,
+    follow_events: 11,
+}
+
+
+@pytest.mark.parametrize("act", USED, ids=lambda act: act.__name__)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_after_any_call_leaves_nothing_taken(
+    app: App, other_thread: ThreadPoolExecutor, act: Callable[[App], object], figure: Figure
+) -> None:
+    """Another thread does the same afterwards, without a wait for anything that was left."""
+    stride = 1 if LONG else USED[act]
+    act(app)
+    nth = 1 + os.getpid() % stride
+    count = 0
+    while at := interrupted_after_calls(lambda: act(app), nth):
+        try:
+            other_thread.submit(act, app).result(PATIENCE)
+            refuse_leftovers(app, other_thread)
+        except BaseException as error:
+            error.add_note(f"interrupted at {at}, event {nth}")
+            raise
+        nth += stride
+        count += 1
+    assert count >= 5
+    figure(f"interrupts after a call of Headway in {len(USED)} acts of a program", count)
 
 
 def test_an_interrupt_while_the_pool_is_empty_arrives_as_itself(

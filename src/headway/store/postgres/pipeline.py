@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -31,6 +32,13 @@ class OneMessage(psycopg.Pipeline):
         yield from self._fetch_gen(flush=False)
         if self.result_queue:  # a statement without an answer, perhaps the commit
             raise psycopg.OperationalError("the connection was lost during a round trip")
+
+    def _exit(self, exc: BaseException | None) -> None:
+        """Leaves the mode of the pipeline.
+
+        After an interrupt the connection is still busy. The driver's error about that must not hide the interrupt.
+        """
+        super()._exit(exc or sys.exception())
 
 
 @contextmanager
