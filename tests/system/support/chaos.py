@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -154,8 +155,16 @@ class Chaos:
                 code = process.process.wait(seconds)
             except subprocess.TimeoutExpired:
                 code = None
-            if code != 0:
+            if code != 0 and not self._had_no_handler(process, code):
                 self.result.wrong.append(f"{process.name} ended with {code}: {tail(self.folder / process.name)}")
+
+    def _had_no_handler(self, process: Process, code: int | None) -> bool:
+        """Whether a stop signal met a worker that had only been started: a signal has its usual effect until the
+        command handles it, which it does before it registers."""
+        fresh = process in self.site.workers and code == -signal.SIGTERM and not self.site.registered(process)
+        if fresh:
+            self.site.say(f"{process.name} was stopped before it had begun")
+        return fresh
 
     def _left(self) -> list[str]:
         """Processes of this run that are still there, found by the mark in their environment."""

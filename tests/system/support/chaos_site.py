@@ -21,6 +21,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from headway import App
+from headway.engine.execution import process_tree
 from headway.errors import HeadwayError
 from tests.support.cable import Cable
 from tests.support.pgbouncer import pooler
@@ -53,6 +54,8 @@ class Process:
     env: dict[str, str]
     folder: Path
     starts: int = 0
+    # Tells its process from another with the same number; None: it had ended before it could be asked.
+    started: int | None = None
     codes: Counter[int] = field(default_factory=Counter)
 
     def start(self) -> None:
@@ -63,6 +66,7 @@ class Process:
             self.process = subprocess.Popen(
                 self.command, env=self.env, cwd=self.folder, stdin=subprocess.PIPE, stdout=log, stderr=log
             )
+        self.started = process_tree.start_time(self.process.pid)
 
     def tell(self, word: str) -> None:
         assert self.process.stdin is not None
@@ -181,6 +185,13 @@ class Installation:
                 return int(count)
         except psycopg.OperationalError:
             return -1  # ended by a fault, or the server starts
+
+    def registered(self, worker: Process) -> bool:
+        """Whether the worker's process has recorded itself in the database."""
+        with self.direct() as connection:
+            text = "select count(*) from hw_worker where pid = %s and process_start = %s"
+            ((count,),) = connection.execute(text, [worker.process.pid, worker.started]).fetchall()
+            return bool(count)
 
     def until(self, condition: Callable[[], object], seconds: float, what: str, *, vital: bool = False) -> bool:
         deadline = time.monotonic() + seconds
