@@ -45,8 +45,11 @@ bench: .venv/.bench .venv/.headway ## run the benchmarks, other schedulers besid
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 proof: .venv/.headway ## run the crash tests at full length: hours
+	@echo "Running the tests of the store through PgBouncer"
+	@HEADWAY_TEST_POOLER=1 $(BIN)/python -m pytest tests/store $(ARGS)
 	@echo "Running the crash tests at full length"
-	@HEADWAY_PROOF=1 $(BIN)/python -m pytest tests/system tests/model/test_cron_oracle.py tests/cli tests/dashboard $(ARGS)
+	@HEADWAY_PROOF=1 $(BIN)/python -m pytest tests/system tests/store tests/engine tests/model/test_cron_oracle.py \
+		tests/cli tests/dashboard $(ARGS)
 
 lock: .venv/.dev ## lock the dependencies anew; UPGRADE=1 takes the newest versions
 	@echo "Locking requirements/dev.lock and requirements/bench.lock"

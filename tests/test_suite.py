@@ -171,3 +171,20 @@ def _is_a_pipe(node: ast.expr) -> bool:
 def _has_a_deadline(node: ast.expr) -> bool:
     """A task that waits to be cancelled, an awaited event, a program of tests/system/support/started.py."""
     return ast.unparse(node) in ("asyncio.Event()", "ready", "program", "worker")
+
+
+# --- the long run -------------------------------------------------------------------------------------------------
+
+
+def test_the_long_run_takes_every_file_that_has_a_longer_form() -> None:
+    recipe = (ROOT / "Makefile").read_text().partition("\nproof:")[2].partition("\n\n")[0]
+    taken = [word for word in recipe.split("HEADWAY_PROOF=1")[1].split() if word.startswith("tests/")]
+    longer = [
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if 'os.environ.get("HEADWAY_PROOF' in path.read_text() and path != Path(__file__)
+    ]
+    assert len(longer) >= 20
+    missing = [name for name in longer if not any(name == one or name.startswith(f"{one}/") for one in taken)]
+    assert missing == []
+    assert "HEADWAY_TEST_POOLER=1 $(BIN)/python -m pytest tests/store" in recipe
