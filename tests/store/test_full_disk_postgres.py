@@ -6,15 +6,26 @@ import json
 import os
 import random
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
 
+from headway.api.schemas.webhooks import render
+from headway.engine.execution import process_tree
+from headway.engine.maintenance.recovery import Recovery
+from headway.engine.webhooks.deliverer import Deliverer
+from headway.engine.webhooks.http_client import Guard
 from headway.errors import CommitUnknown, Unreachable
+from headway.model.jobs.job import Options
 from headway.model.jobs.outcome import Completed, Failed, FailureKind
+from headway.store import workers
 from headway.verify import check
-from tests.support.life import Life
+from tests.support.life import TASK, Life
 from tests.support.postgres import fresh_database, postgres_server
+from tests.support.receivers import receiver
+from tests.support.schedules import Clockwork
 from tests.support.small_disk import SmallDisk, small_disk
 from tests.support.templates import make_template
 
@@ -52,6 +63,80 @@ def refused(site: Site, act: Callable[[], object]) -> None:
         assert site.life.everything() == before  # and it can be read
 
 
+# --- what goes on by itself ----------------------------------------------------------------------------------------
+
+NO_PROCESS = 2**22 - 1
+
+
+def test_a_renewal_is_stored_or_refused(site: Site) -> None:
+    """It is so small that there may be room for it."""
+    life = site.life
+    with site.disk.full(), suppress(Unreachable):
+        life.database.transact("renew", lambda tx: workers.beat(tx, life.worker_id, 60.0))
+    assert life.database.transact("renew", lambda tx: workers.beat(tx, life.worker_id, 60.0))
+
+
+def test_recovery_settles_lost_work_when_there_is_room(site: Site) -> None:
+    """The retry has the params of the lost job, for which there is no room."""
+    life = site.life
+    who = workers.Identity(77, process_tree.host(), process_tree.boot_id(), NO_PROCESS, 1)
+    life.database.transact(
+        "register", lambda tx: workers.register(tx, who, life.actor(77), slots=1, tasks=[TASK], lease=60.0)
+    )
+    lost = life.enqueue(params=bulk(77))
+    assert life.take(lost, worker_id=77)
+    recovery = Recovery(life.database)
+    recovery._give_up_the_dead()
+    refused(site, recovery.tick)
+    assert life.status(lost) == "RUNNING"
+    recovery.tick()
+    assert life.status(lost) == "FAILED"
+    (retry,) = [number for (number,) in life.sql(f"select id from hw_job where retry_of = {lost}")]
+    life.client.cancel(retry)
+    assert [str(one) for one in check(life.database).findings] == []
+
+
+def test_a_tick_fires_when_there_is_room(site: Site) -> None:
+    life = site.life
+    clockwork = Clockwork(life)
+    source = bulk(78)[:30_000]
+    steps = [{"task": "sync", "name": f"s{n}", "params": {"source": source}} for n in range(8)]
+    schedule = clockwork.create(cron="* * * * *", steps=steps)
+    life.clock.advance(60)
+    refused(site, clockwork.scheduler.tick)
+    assert clockwork.ticks(schedule.id) == []
+    clockwork.round()
+    assert clockwork.ticks(schedule.id) == [(1, 1, "FIRED")]
+    clockwork.schedules.disable(schedule.id)
+    clockwork.scheduler.waiter.close()
+    life.client.groups.cancel(clockwork.executions()[-1][0])
+    assert [str(one) for one in check(life.database).findings] == []
+
+
+def test_a_delivery_is_sent_when_there_is_room(site: Site) -> None:
+    """The body has the job's params, for which there is no room. It is sent once, when it is stored."""
+    life = site.life
+    with receiver() as ours:
+        options = replace(Options.parse(life.new().options), webhook_url=ours.url).text()
+        life.client.allow_private = True
+        job = life.client.enqueue(life.new(params=bulk(79))._replace(options=options))[0]
+        life.run(job, Completed("7"))
+        deliverer = Deliverer(life.database, render=render, guard=Guard(allow_private=True, deadline=30.0))
+        with site.disk.full(), pytest.raises(Unreachable, match="PostgreSQL's disk is full"):
+            deliverer.tick()
+        assert ours.received == []
+        deliverer.tick()
+        assert deliverer.settle(30.0)
+        deliverer.tick()
+        deliverer.waiter.close()
+        assert len(ours.received) == 1
+    assert life.sql(f"select status, tries, lost from hw_delivery where job_id = {job}") == [("DELIVERED", 1, 0)]
+    assert [str(one) for one in check(life.database).findings] == []
+
+
+# --- a job ---------------------------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_every_phase_of_a_job(site: Site, seed: int) -> None:
     life, params = site.life, bulk(seed)
@@ -70,5 +155,6 @@ def test_every_phase_of_a_job(site: Site, seed: int) -> None:
     life.clock.advance(60)
     while claims := life.claim_next():
         assert life.end(claims[0], Completed())
-    assert {row[0] for row in life.sql("select status from hw_job")} == {6, 7}
+    ours = f"select status from hw_job where id in ({failing}, {ending}) or retry_of = {failing}"
+    assert {row[0] for row in life.sql(ours)} == {6, 7}
     assert [str(one) for one in check(life.database).findings] == []

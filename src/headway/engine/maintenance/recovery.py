@@ -17,7 +17,6 @@ from headway.engine import restart
 from headway.engine.execution import process_tree
 from headway.engine.loop import Loop
 from headway.engine.worker.finish import decide_left_over, settle
-from headway.errors import CommitUnknown
 from headway.model.groups.group import Group
 from headway.model.jobs.job import SYSTEM, JobRecord
 from headway.model.jobs.outcome import Lost
@@ -72,6 +71,8 @@ class Recovery(Loop):
         self.recovered = 0
         # Lost claims up to this one were examined in this pass.
         self.place = START
+        # An error left claims of this pass as they were: another pass follows, after the rest of this one.
+        self.missed = False
 
     def tick(self) -> float:
         """Runs rounds while they make progress, so that no lost claim waits."""
@@ -80,7 +81,7 @@ class Recovery(Loop):
         return self.interval
 
     def _round(self) -> bool:
-        """Runs every duty once. True if lost claims are left and some were settled."""
+        """Runs every duty once. True if lost claims are left that another round may settle."""
         if self.own is not None:
             self.own()  # after a suspend its own lease may be the oldest: renew it before judging others
         self._give_up_the_dead()
@@ -164,19 +165,18 @@ class Recovery(Loop):
     def _settle_orphans(self, stubborn: set[int]) -> bool:
         """Settles lost claims for a limited time.
 
-        True if some are left and some were settled.
+        True if some are left and some were settled, or if an error left some out of the pass that has ended.
         """
         deadline, settled = time.monotonic() + SETTLE_SECONDS, 0
         for batch in self._orphans():
-            try:
-                settled += self._settle_batch(batch, stubborn)
-            except CommitUnknown:
-                self.place = START  # the next round looks at these claims again
-                raise
+            missed, self.missed = self.missed, True
+            settled += self._settle_batch(batch, stubborn)
+            self.missed = missed
             if time.monotonic() > deadline or self.ended.is_set():
                 return settled > 0
         self.place = START
-        return False
+        missed, self.missed = self.missed, False
+        return missed
 
     def _orphans(self) -> Iterator[list[Orphan]]:
         """Yields batches of lost claims.
