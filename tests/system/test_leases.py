@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from headway import Job
 from headway.store import worker_views
+from tests.support.figures import Figure
 from tests.system.support.started import SECONDS, Program, Site, alive, site, until
 
 pytestmark = pytest.mark.alone
@@ -125,6 +127,56 @@ def test_a_zombie_is_given_up_and_its_late_writes_are_refused(here: Site) -> Non
         program.signal(signal.SIGTERM)
         assert program.wait() == 0
     assert here.findings() == []
+
+
+# Within so many heartbeats the work of a worker that was given up while it was frozen has stopped.
+BEATS = 6
+
+
+@pytest.mark.parametrize("reports", [True, False], ids=["reports", "silent"])
+def test_unfenced_work_of_a_frozen_worker_stops_soon_after_it_goes_on(
+    here: Site, figure: Figure, reports: bool
+) -> None:
+    """Worker and heartbeat are frozen together, as in a virtual machine: nothing can end the work meanwhile. It ends
+    with its next report, which is refused, with the next renewal, or with its process, which the heartbeat ends."""
+    frozen = here.start(**SHORT)
+    job = here.enqueue("acts.async", "acts", reports=reports)
+    here.await_began("acts")
+    beat = frozen.heartbeat()
+    assert beat is not None
+    pids = [frozen.process.pid, beat.pid]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    other = here.start(**SHORT, recovery=0.2)
+    retry = lost(here, job)
+    here.await_began("acts", times=2)
+    before = stored(here, job)
+    went_on = time.monotonic()
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+    until(lambda: f"{job.id}.1" in [word for word, _ in here.lines("acts.ended")] or frozen.process.poll() is not None)
+    beside = [float(at) - went_on for number, at in here.lines("acts.steps") if int(number) == job.id]
+    until(lambda: _begun(here, frozen.process.pid) >= 2 or frozen.process.poll() is not None)
+    here.go("acts")
+    assert here.await_state(retry, "COMPLETED", "FAILED") == "COMPLETED"
+    assert stored(here, job) == before, "a write of the old work was accepted"
+    what = "work that reports" if reports else "silent work"
+    figure(f"{what} of a worker that was frozen goes on for {max(0.0, *beside):.3f} s beside its retry")
+    assert max(beside) < BEATS * SHORT["heartbeat"]
+    if (code := frozen.process.poll()) is None:
+        frozen.signal(signal.SIGTERM)
+        code = frozen.wait()
+    assert code in (0, -signal.SIGKILL)
+    other.signal(signal.SIGTERM)
+    assert other.wait() == 0
+    assert here.findings() == []
+
+
+def stored(site: Site, job: Job) -> list[object]:
+    """All that a worker writes about a job."""
+    texts = [f"select * from {table} where job_id = {job.id}" for table in ("hw_run", "hw_report", "hw_log")]
+    with site.app.database.read() as tx:
+        return [tx.connection.execute(text).fetchall() for text in texts]  # type: ignore[attr-defined]
 
 
 def _begun(site: Site, pid: int) -> int:

@@ -120,6 +120,20 @@ async def tells_async(ctx: Context, file: str) -> int:
     return count
 
 
+@app.task("acts.async")
+async def acts_async(ctx: Context, file: str, reports: bool) -> int:
+    """Does something outside again and again, with no fence, and perhaps reports it."""
+    with marked(file, f"{ctx.job_id}.{ctx.fence}"):
+        count = 0
+        while not may_go(file):
+            count += 1
+            append(f"{file}.steps", f"{ctx.job_id} {time.monotonic()}")
+            if reports:
+                ctx.log.info("step %d", count)
+            await asyncio.sleep(LOOK)
+    return ctx.fence
+
+
 @app.task("writes", isolation="thread")
 def writes(ctx: Context, file: str) -> int:
     """Reports again and again, and does something outside after every report that was accepted."""
