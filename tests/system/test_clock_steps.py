@@ -112,13 +112,15 @@ def test_an_installation_that_stood_still_while_another_process_recovered_starts
     assert here.findings() == []
 
 
-def test_steps_of_the_wall_clock_lose_nothing_and_double_nothing(sqlite_url: str, tmp_path: Path) -> None:
-    """`headway up` with a schedule, and a second worker: both are judged by each other's recovery twice a second."""
+def test_steps_of_the_wall_clock_lose_nothing_and_double_nothing(database_url: str, tmp_path: Path) -> None:
+    """`headway up` with a schedule, and a second worker: both are judged by each other's recovery twice a second. On
+    PostgreSQL the time is the server's: the steps of its clients change nothing."""
     clock = tmp_path / "clock"
     clock.write_text("0")
     path = os.pathsep.join([str(STEPPED), *sys.path])
     stepped = {"PYTHONPATH": path, "STEPPED_CLOCK": str(clock), "HEADWAY_PORT": "0"}
-    with site(sqlite_url, tmp_path) as here:
+    with site(database_url, tmp_path) as here:
+        ours = here.app.database.dialect == "sqlite"
         here.app.client.schedules.create("often", {"interval": "1s", "steps": [{"task": "load.async"}]})
         programs = [start(here, "up", lease=STILL, environment=stepped), start(here, lease=STILL, environment=stepped)]
         until(lambda: len(beats(here)) == 2)
@@ -134,9 +136,10 @@ def test_steps_of_the_wall_clock_lose_nothing_and_double_nothing(sqlite_url: str
             until(lambda made=made: made.status == "FAILED")  # type: ignore[misc]
             assert completes(here, made).row.attempt == 2
             assert made.row.finished_at is not None
-            assert abs(made.row.finished_at / 1e6 - time.time() - off) < HOUR / 2, "the clock was not stepped"
+            shift = off if ours else 0
+            assert abs(made.row.finished_at / 1e6 - time.time() - shift) < HOUR / 2, "not the time that was expected"
             until(lambda first=first: all(beats(here)[one] >= beat + 3 for one, beat in first.items()))  # type: ignore[misc]
-            forward += off > 0
+            forward += ours and off > 0
             until(lambda: ticks(here)["COALESCED"] >= forward)  # noqa: B023 (called before the loop goes on)
         for kind in KINDS:
             here.go(kind)
@@ -148,7 +151,7 @@ def test_steps_of_the_wall_clock_lose_nothing_and_double_nothing(sqlite_url: str
             ended_in_order(program)
         assert here.findings() == []
         assert ticks(here)["FIRED"] >= 3
-        assert ticks(here)["COALESCED"] >= 2, "the steps forward were not noticed by the scheduler"
+        assert ticks(here)["COALESCED"] >= (2 if ours else 0), "the steps forward were not noticed by the scheduler"
 
 
 def ticks(here: Site) -> Counter[str]:

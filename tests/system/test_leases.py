@@ -163,12 +163,10 @@ def test_unfenced_work_of_a_frozen_worker_stops_soon_after_it_goes_on(
     what = "work that reports" if reports else "silent work"
     figure(f"{what} of a worker that was frozen goes on for {max(0.0, *beside):.3f} s beside its retry")
     assert max(beside) < BEATS * SHORT["heartbeat"]
-    if (code := frozen.process.poll()) is None:
-        frozen.signal(signal.SIGTERM)
-        code = frozen.wait()
-    assert code in (0, -signal.SIGKILL)
-    other.signal(signal.SIGTERM)
-    assert other.wait() == 0
+    killed = frozen.process.poll() is not None
+    for program, code in ((frozen, -signal.SIGKILL if killed else 0), (other, 0)):
+        program.signal(signal.SIGTERM)
+        assert program.wait() == code
     assert here.findings() == []
 
 
