@@ -252,18 +252,19 @@ def test_a_tick_fires_once_although_the_answer_was_lost(line: LateCommits, postg
             clockwork.create(name, cron="* * * * *", overlap="allow")
         teach(far)
         scheduler = Scheduler(far.client)
-        for _ in range(TICKS):
+        fired = 0
+        while fired < TICKS or line.cuts < TICKS:
+            fired += 1
             clock.advance(60)
             line.share = 0.7
             until(lambda: fired_all(scheduler, near), "the tick of every schedule")
             line.share = 0.0
         until(lambda: not line.under_way, "that no commit is under way")
         scheduler.tick()
-        assert line.cuts >= TICKS
         for number in range(1, len(names) + 1):
-            assert clockwork.ticks(number) == [(at, 1, "FIRED") for at in range(1, TICKS + 1)]
-        assert near.sql("select count(*) from hw_group") == [(TICKS * len(names),)]
-        assert near.sql("select count(*) from hw_job") == [(TICKS * len(names),)]
+            assert clockwork.ticks(number) == [(at, 1, "FIRED") for at in range(1, fired + 1)]
+        assert near.sql("select count(*) from hw_group") == [(fired * len(names),)]
+        assert near.sql("select count(*) from hw_job") == [(fired * len(names),)]
         assert not check(near.database).findings
 
 
@@ -281,7 +282,9 @@ def test_a_delivery_is_sent_and_recorded_once_although_answers_were_lost(line: L
         near.client.webhooks.create(ours.url, ["job.run.completed"])
         guard = Guard(allow_private=True, deadline=30.0)
         deliverer = Deliverer(far.database, render=render, guard=guard)
-        for _ in range(DELIVERIES):
+        made = 0
+        while made < DELIVERIES or line.cuts < DELIVERIES:
+            made += 1
             near.tasks["add"].enqueue(a=1, b=2)
             drain(near)
             line.share = 0.4
@@ -291,9 +294,8 @@ def test_a_delivery_is_sent_and_recorded_once_although_answers_were_lost(line: L
         deliverer.tick()
         tries = count(near, "select count(*) from hw_try where error is null and status_code = 200")
         found = check(near.database, quiet=True).findings
-    assert line.cuts >= DELIVERIES // 2
-    assert tries == DELIVERIES == len(ours.received)
-    assert len({one.headers["webhook-id"] for one in ours.received}) == DELIVERIES
+    assert tries == made == len(ours.received)
+    assert len({one.headers["webhook-id"] for one in ours.received}) == made
     assert not found
 
 
@@ -307,8 +309,10 @@ def sent_all(deliverer: Deliverer, near: App) -> bool:
 def test_recovery_settles_each_claim_once_although_answers_were_lost(line: LateCommits, postgres_url: str) -> None:
     line.never = 0.7
     with serving(postgres_url) as near, serving(line.url) as far:
-        for n in range(RECOVERIES):
-            lost = lose(near, 3 * BATCH, worker_id=100 + n)
+        rounds = 0
+        while rounds < RECOVERIES or line.cuts < RECOVERIES:
+            rounds += 1
+            lost = lose(near, 3 * BATCH, worker_id=100 + rounds)
             recovery = Recovery(far.database)
             line.share = 0.6
             ended = False
@@ -322,9 +326,8 @@ def test_recovery_settles_each_claim_once_although_answers_were_lost(line: LateC
             for number in lost:
                 assert count(near, f"select count(*) from hw_job where retry_of = {number}") == 1
         until(lambda: not line.under_way, "that no commit is under way")
-        assert line.cuts >= RECOVERIES
         events = "select count(*) from hw_event where kind = 'job.failed'"
-        assert count(near, events) == RECOVERIES * 3 * BATCH
+        assert count(near, events) == rounds * 3 * BATCH
         assert not check(near.database).findings
 
 
