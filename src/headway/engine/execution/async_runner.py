@@ -131,9 +131,9 @@ class AsyncRunner:
             self.loop.call_soon_threadsafe(task.cancel)
 
     async def _run(self, running: Running) -> None:
-        span = tracing.begin(running.claim)
-        deadline = None
+        span = deadline = None
         try:
+            span = tracing.begin(running.claim)
             deadline = running.set_deadline(self.deadlines)
         except NO_ROOM as error:
             outcome: Outcome = NeverBegan(f"its timeout could not be watched: {error}")

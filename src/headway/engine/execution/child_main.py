@@ -30,12 +30,13 @@ from headway.engine.execution import own_variables, process_tree
 from headway.engine.execution.channel import Channel, Message
 from headway.engine.execution.child_sink import ParentSink
 from headway.engine.execution.context import Context, StopFlag, WorkItem
+from headway.engine.execution.exhausted import check_room, is_exhausted
 from headway.engine.execution.exit_hooks import ExitHooks
-from headway.engine.execution.outcome import outcome_of, outcome_to_dict, wants_context
+from headway.engine.execution.outcome import outcome_of, outcome_to_dict, ran_their_module, wants_context
 from headway.engine.execution.own_job import OwnJob, at_work
 from headway.engine.execution.process_state import ProcessState
 from headway.engine.tasks.loader import load_task
-from headway.model.jobs.outcome import Failed, FailureKind, Outcome, StoppedByRequest
+from headway.model.jobs.outcome import Failed, FailureKind, NeverBegan, Outcome, StoppedByRequest
 
 _NAG = 0.1
 
@@ -157,12 +158,22 @@ class ChildMain:
         sink = ParentSink(self._channel, gate)
         own_variables.here.ask = sink.settings
         _pass_on(work.traceparent)
-        self._state = self._state or _state()
-        self._state.begin()
+        try:
+            self._state = self._state or _state()
+            self._state.begin()
+        except (OSError, MemoryError) as error:
+            if not is_exhausted(error):
+                raise
+            self._report(NeverBegan(f"its process could not be prepared: {error}"), reusable=False)
+            return
         outcome = self._perform(work, Context(work, sink, gate), gate)
         # The task forked, and its copy returned here too; only the original may report.
         forks.end_copy(self._pid, failed=isinstance(outcome, Failed))
         reusable = self._cleared(sink, self._state) and not gate.asked
+        # An earlier job of this process may have used up what was missing.
+        self._report(outcome, reusable=reusable and not isinstance(outcome, NeverBegan))
+
+    def _report(self, outcome: Outcome, *, reusable: bool) -> None:
         self._channel.send({"kind": "end", "outcome": outcome_to_dict(outcome), "reusable": reusable})
 
     def _perform(self, work: WorkItem, context: Context, gate: StopDelivery) -> Outcome:
@@ -175,7 +186,7 @@ class ChildMain:
             gate.armed = False
         except errors.Stopped:  # raised by a signal between the lines above
             gate.armed = False
-        if not loaded and not isinstance(outcome, StoppedByRequest):
+        if not loaded and not isinstance(outcome, StoppedByRequest | NeverBegan):
             return _not_loaded(work, outcome)
         if isinstance(outcome, StoppedByRequest) and not gate.asked:
             return Failed(FailureKind.EXCEPTION, "the task stopped itself without a stop request")
@@ -192,7 +203,7 @@ class ChildMain:
     def _find(self, work: WorkItem) -> Callable[..., object]:
         key = (work.module, work.task)
         if key not in self._found:
-            self._found[key] = load_task(work.module or "headway.tasks.command", work.task)
+            self._found[key] = _load(work.module or "headway.tasks.command", work.task)
             self._state = _state()  # changes that a module makes at import belong to the process, not to the job
         return self._found[key]
 
@@ -292,6 +303,16 @@ class ChildMain:
         """Closes our sockets in a process that the task forked."""
         self._channel.close()
         self._control.close()
+
+
+def _load(module: str, task: str) -> Callable[..., object]:
+    """Imports a task. An error before the code of the module is not the fault of the job if something is exhausted."""
+    try:
+        return load_task(module, task)
+    except (OSError, MemoryError) as error:
+        if module.startswith("headway.tasks.") or not ran_their_module(error):
+            check_room(error, f"{module} could not be imported")
+        raise
 
 
 def _state() -> ProcessState:

@@ -5,7 +5,6 @@ Hands work to the child, passes its reports to a sink, and ends it.
 
 from __future__ import annotations
 
-import errno
 import os
 import select
 import signal
@@ -16,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Literal
 
@@ -26,6 +25,7 @@ from headway.clock import Clock, SystemClock
 from headway.engine.execution import cgroups, process_tree
 from headway.engine.execution.channel import MESSAGE_LIMIT, Channel, Garbled, Message
 from headway.engine.execution.context import Pipe, Sink, StopFlag, WorkItem
+from headway.engine.execution.exhausted import is_exhausted
 from headway.engine.execution.outcome import ending, outcome_from_dict
 from headway.engine.execution.own_variables import own_settings
 from headway.model.jobs.outcome import Failed, FailureKind, Lost, NeverBegan, Outcome, StoppedByRequest
@@ -38,8 +38,6 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(headway.__file__)))
 # With -P and our own path, a json.py in the current folder cannot hide the standard library's.
 _BOOT = "import sys; sys.path.insert(0, sys.argv.pop()); from headway.engine.execution.child_main import main; main()"
 _TAIL_LINES = 20
-# Errors of a system that has no descriptor, process or memory left for the moment.
-_EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
 _EXHAUSTED_SECONDS = 300.0
 _EXHAUSTED_PAUSE = 0.2
 _TRIES = 3  # attempts to kill the processes of work that has ended, each up to KILL_SECONDS long
@@ -116,12 +114,14 @@ class Child:
         No user code runs before `run`, so its identity can be stored first.
         """
         tag = tag or process_tree.new_tag()
-        work, its_work = socket.socketpair()
-        control, its_control = socket.socketpair()
-        with its_work, its_control:
+        with ExitStack() as ours, ExitStack() as theirs:
+            (work, its_work), (control, its_control) = (_pair(ours, theirs) for _ in range(2))
             process = _spawn(tag, (its_work.fileno(), its_control.fileno()), cwd, env)
-        child = cls(process, work, control, tag=tag, clock=clock or SystemClock())
-        child._grouped = cgroups.enter(tag, process.pid)
+            ours.callback(_discard, process, tag)
+            grouped = cgroups.enter(tag, process.pid)
+            child = cls(process, work, control, tag=tag, clock=clock or SystemClock())
+            ours.pop_all()
+        child._grouped = grouped
         child._tell(child._channel, {"kind": "begin", "sys_path": list(sys.path if sys_path is None else sys_path)})
         return child
 
@@ -404,7 +404,7 @@ class Child:
             try:
                 return self._end_processes()
             except OSError as error:
-                if error.errno not in _EXHAUSTED or time.monotonic() > deadline:
+                if not is_exhausted(error) or time.monotonic() > deadline:
                     raise
             time.sleep(_EXHAUSTED_PAUSE)
 
@@ -457,6 +457,18 @@ class Child:
         except OSError:
             return False
         return True
+
+
+def _pair(ours: ExitStack, theirs: ExitStack) -> tuple[socket.socket, socket.socket]:
+    own, its = socket.socketpair()
+    return ours.enter_context(own), theirs.enter_context(its)
+
+
+def _discard(process: subprocess.Popen[bytes], tag: str) -> None:
+    """Ends a process that was started and cannot be used, such as one that no descriptor is left for."""
+    with process:  # closes its pipes, and waits for its end
+        process.kill()
+    cgroups.leave(tag)
 
 
 def _spawn(tag: str, fds: tuple[int, int], cwd: str | None, env: Mapping[str, str] | None) -> subprocess.Popen[bytes]:

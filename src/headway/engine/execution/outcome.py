@@ -15,6 +15,7 @@ from typing import Any
 import headway
 from headway import errors
 from headway.engine.execution.context import BudgetExceeded, clean
+from headway.engine.execution.exhausted import NoRoom
 from headway.engine.tasks.signature import Signature
 from headway.model.jobs.outcome import (
     Completed,
@@ -112,6 +113,8 @@ def failure_of(exc: BaseException) -> Outcome:
             return Failed(FailureKind.BAD_PARAMS, _text(exc))
         case SystemExit():
             return _exited(exc)
+        case NoRoom():
+            return NeverBegan(_text(exc))
     if _is_cancellation(exc):
         return StoppedByRequest()
     kind = FailureKind.BAD_PARAMS if _never_began(exc) else FailureKind.EXCEPTION
@@ -187,6 +190,12 @@ def _hide_own_frames(trace: traceback.TracebackException | None) -> None:
 
 def _is_theirs(filename: str) -> bool:
     return not filename.startswith(_OWN_FILES)
+
+
+def ran_their_module(exc: BaseException) -> bool:
+    """Returns True if the code of a module that is not Headway's had begun to run."""
+    codes = (frame.f_code for frame, _ in traceback.walk_tb(exc.__traceback__))
+    return any(code.co_name == "<module>" and _is_theirs(code.co_filename) for code in codes)
 
 
 # --- on the wire --------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from headway.engine import tracing
 from headway.engine.execution.child_process import Child
 from headway.engine.execution.context import Context, Sink, StopFlag, WorkItem
 from headway.engine.execution.deadlines import NO_ROOM, Deadline, Deadlines
+from headway.engine.execution.exhausted import check_room
 from headway.engine.execution.outcome import failure_of, outcome_of
 from headway.engine.execution.own_job import OwnJob, at_work
 from headway.engine.execution.own_variables import for_tasks
@@ -126,10 +127,18 @@ class Running:
         """Calls the function in this thread and context."""
         self.thread, self.pid = threading.get_ident(), os.getpid()
         at_work.set(self)
+        try:
+            given, params = self._arguments()
+        except (OSError, MemoryError) as error:
+            check_room(error, "its params could not be prepared")
+            raise
+        return self.spec.function(*given, **params)
+
+    def _arguments(self) -> tuple[tuple[Context, ...], dict[str, Any]]:
         if not self.spec.signature.takes_context:
-            return self.spec.function(**self._params())
+            return (), self._params()
         work, sink = self.prepare()
-        return self.spec.function(Context(work, sink, self.stop), **work.params)
+        return (Context(work, sink, self.stop),), work.params
 
     def set_deadline(self, deadlines: Deadlines) -> Deadline | None:
         """Sets the deadline of the job's timeout; returns None if the job has none.

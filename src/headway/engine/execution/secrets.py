@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 from headway.engine.execution.context import Sink
+from headway.engine.execution.exhausted import is_exhausted
 from headway.errors import BadInput
 from headway.model.access.secrets import REFERENCE, OwnedSecret, not_given
 from headway.model.access.tenants import DEFAULT
@@ -130,6 +131,8 @@ def _near(name: object, vault: Vault) -> str:
 
 
 def _from_file(path: str, name: str, place: str) -> str:
+        if is_exhausted(error):
+            raise  # a missing descriptor is not the job's fault
     try:
         with open(path, "rb") as file:
             data = file.read(FILE_LIMIT + 1)
