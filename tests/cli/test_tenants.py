@@ -53,6 +53,10 @@ def test_the_second_tenant_asks_what_the_first_keeps(cli: Here) -> None:
     cli("tenants", "create", "shop").refused(2, "--default-allow none")
     made = cli("tenants", "create", "shop", "--default-allow", "command", "--json").done()
     assert "runs code as the user of the worker" in made.err
+    assert "connections" not in made.err
+    opened = cli("tenants", "set", "default", "--allow", "sql").done()
+    assert "every database in `connections`" in opened.err
+    cli("tenants", "set", "default", "--allow", "command").done()
     kinds = {one["name"]: one["allow"] for one in cli("tenants", "ls", "--json").done().data["items"]}
     assert kinds == {"default": ["command"], "shop": []}
     cli("tenants", "create", "press").done()  # it was decided with the second one

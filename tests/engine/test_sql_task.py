@@ -383,7 +383,7 @@ def test_without_the_driver_it_says_what_to_install(sink: Recorder, tmp_path: Pa
 def test_bad_params_are_refused_at_enqueue(params: dict[str, Any], problem: str):
     with pytest.raises(BadInput, match=problem) as refused:
         App().tasks["sql"].enqueue(**{"connection": "shop", "script": "select 1", **params})
-    assert "hunter2" not in str(refused.value)
+    assert not any(name in str(refused.value).split() for name in ("shop", "store", "hunter2"))
 
 
 def test_a_secret_may_be_a_value_of_a_statement():
@@ -391,12 +391,12 @@ def test_a_secret_may_be_a_value_of_a_statement():
     assert App().tasks["sql"].spec.signature.check(given) == given
 
 
-def test_an_unknown_connection_is_refused_with_the_names_there_are():
+def test_an_unknown_connection_is_refused_without_the_names_there_are():
     vault = Vault(connections={"shop": "./shop.db", "store": "postgresql://me:hunter2@db/x"})
-    with pytest.raises(BadInput, match=r"\(known: shop, store\): did you mean shop\?") as refused:
+    with pytest.raises(BadInput, match=r"is not a connection in the settings$") as refused:
         vault.connection("shopp")
     assert (refused.value.code, refused.value.field) == ("bad_params", "params.connection")
-    assert "hunter2" not in str(refused.value)
+    assert not any(name in str(refused.value).split() for name in ("shop", "store", "hunter2"))
 
 
 @pytest.mark.parametrize("way", ["same", "link", "hard link", "dots"])

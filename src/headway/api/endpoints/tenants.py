@@ -58,7 +58,11 @@ def show(here: Here, name: Name) -> Response:
 
 @routes.patch(NAMED, Role.ADMIN, system=True, answer=answers_system.Tenant)
 def edit(here: Here, name: Name, body: wished.TenantEdit) -> Response:
-    """Edit the limits of a tenant; a lowered limit stops no running job."""
+    """Edit the limits of a tenant and the admin kinds in `allow`; a lowered limit stops no running job.
+
+    Every admin of a tenant with an admin kind runs code as the user of the worker: they can read what that user can,
+    the jobs and secrets of other tenants included. `sql` opens every database in `connections` of the settings.
+    """
     return _answer(here.client.tenants.edit(name, body.model_dump(exclude_unset=True), here.if_version))
 
 

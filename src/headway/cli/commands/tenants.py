@@ -126,6 +126,10 @@ def _say_consequence(call: Invocation, name: str, kinds: tuple[str, ...]) -> Non
             f"every admin of {visible(name)} now runs code as the user of the worker: they can read what that user"
             " can, the jobs and secrets of other tenants included; see docs/tenants.md"
         )
+        if "sql" in kinds:
+            call.out.say(
+                f"sql opens every database in `connections` of the settings to {visible(name)}: none has owners"
+            )
 
 
 @command(tenants, "edit")

@@ -21,7 +21,7 @@ from headway.model.access.secrets import REFERENCE, OwnedSecret, not_given
 from headway.model.access.tenants import DEFAULT
 from headway.model.groups.group import SECRET
 from headway.model.jobs.outcome import Completed, Failed, Outcome, Skipped
-from headway.model.values.json import closest, step
+from headway.model.values.json import step
 
 STARS = "***"
 FILE_LIMIT = 64 * 1024
@@ -75,8 +75,8 @@ class Vault:
         It is a postgresql:// URL, or a file that is not Headway's own.
         """
         if not isinstance(name, str) or name not in self.connections:
-            known = ", ".join(sorted(self.connections)) or "none"
-            refuse("params.connection", f"is not a connection in the settings (known: {known}){_near(name, self)}")
+            # The names of the others are not told: every tenant that is open for `sql` can ask.
+            refuse("params.connection", "is not a connection in the settings")
         address = self.connections[name]
         if _same_file(address, self.database):
             refuse("params.connection", f"{name} is Headway's own database, which no job may use")
@@ -125,19 +125,14 @@ def read(secret: OwnedSecret, name: str, place: str) -> str:
     return value
 
 
-def _near(name: object, vault: Vault) -> str:
-    near = closest(name, vault.connections) if isinstance(name, str) else None
-    return f": did you mean {near}?" if near else ""
-
-
 def _from_file(path: str, name: str, place: str) -> str:
-        if is_exhausted(error):
-            raise  # a missing descriptor is not the job's fault
     try:
         with open(path, "rb") as file:
             data = file.read(FILE_LIMIT + 1)
         text = data.decode()
     except OSError as error:
+        if is_exhausted(error):
+            raise  # a missing descriptor is not the job's fault
         refuse(place, f"the file {path} cannot be read: {error.strerror}", of=f"asks for the secret {name}, but ")
     except UnicodeDecodeError:
         refuse(place, f"asks for the secret {name}, but the file {path} is not UTF-8 text")
