@@ -229,7 +229,11 @@ def test_an_app_that_cannot_be_imported_and_one_that_talks(cli: Here, folder: Pa
 def test_secrets_are_looked_for_and_never_shown(cli: Here, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THERE", PASSWORD)
     (folder / "secret").write_text(PASSWORD)
+    (folder / "secret").chmod(0o640)
     (folder / "headway.toml").write_text(f'[secrets]\na = "env:THERE"\nb = "file:{folder}/secret"\n')
+    wide = looked(cli)["secrets"]
+    assert (wide["state"], "secret (mode 0640)" in wide["detail"]) == ("look", True)
+    (folder / "secret").chmod(0o600)
     assert looked(cli)["secrets"]["state"] == "ok"
     (folder / "headway.toml").write_text('[secrets]\na = "env:THERE"\nc = "env:NOT_THERE"\n')
     said = cli("doctor", "--json")
@@ -239,6 +243,19 @@ def test_secrets_are_looked_for_and_never_shown(cli: Here, folder: Path, monkeyp
     gone = cli("doctor", "--json")
     assert (gone.code, checks(gone)["secrets"]["state"]) == (4, "broken")
     assert PASSWORD not in said.out + gone.out + cli("doctor").out
+
+
+def test_settings_with_a_password_are_for_their_owner_alone(cli: Here, folder: Path) -> None:
+    settings = folder / "headway.toml"
+    settings.write_text(f'[connections]\nshop = "postgresql://me:{PASSWORD}@127.0.0.1:9/shop"\n')
+    settings.chmod(0o644)
+    wide = looked(cli)["settings"]
+    assert (wide["state"], "headway.toml (mode 0644)" in wide["detail"]) == ("look", True)
+    settings.chmod(0o600)
+    assert looked(cli)["settings"]["state"] == "ok"
+    settings.write_text("slots = 2\n")
+    settings.chmod(0o644)
+    assert looked(cli)["settings"]["state"] == "ok", "nothing in it is secret"
 
 
 def test_the_owners_of_secrets_exist(cli: Here, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,7 @@ def test_backups_restored_and_promoted_files_are_private(
     os.chmod(folder / "headway.db", 0o644)  # of an earlier version
     run("db", "restore", "one.backup", "--yes")
     found = modes(folder)
-    assert [mode for name, mode in found.items() if ".before-" in name] == [0o644]
+    assert [mode for name, mode in found.items() if ".before-" in name] == [0o600]
     assert {name: mode for name, mode in found.items() if ".before-" not in name} == {
         "headway.db": 0o600,
         "one.backup": 0o600,

@@ -166,7 +166,8 @@ def secrets(places: Mapping[str, OwnedSecret]) -> Answer:
         return ok("the settings name none")
     missing = {name: why for name, place in places.items() if (why := _missing(name, place)) is not None}
     if not missing:
-        return ok(f"{len(places)} can be read")
+        files = [Path(place.source.partition(":")[2]) for place in places.values() if place.variable is None]
+        return judge_privacy([privacy(file) for file in files]) or ok(f"{len(places)} can be read")
     detail = "; ".join(f"{name}: {why}" for name, why in missing.items())
     if all(places[name].variable is not None for name in missing):
         return look(f"{detail}, in the environment of this shell", "check that the worker's environment has it")

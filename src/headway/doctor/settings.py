@@ -6,12 +6,14 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from headway.cli.command import Invocation
 from headway.config import Settings, explain, load
 from headway.config.sources import DEFAULT_FILE, FILE, Given, Problem, from_environment, from_file, from_flags
+from headway.doctor.filesystem import privacy
 from headway.errors import BadInput, HeadwayError
-from headway.model.checks import broken, ok
+from headway.model.checks import broken, judge_privacy, ok
 
 if TYPE_CHECKING:
     from headway.model.checks import Answer
@@ -38,8 +40,16 @@ def given(call: Invocation) -> tuple[Settings | None, Answer]:
         return settings, broken(f"concurrency.policy: {error}", "correct it, or name a built-in policy")
     count = sum(setting.source != "default" for setting in explain(settings))
     file = call.config or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
+    if file is not None and _has_password(file) and (wide := judge_privacy([privacy(file)])) is not None:
+        return settings, wide
     where = f"{file.absolute()}, " if file else f"no {DEFAULT_FILE} in {Path.cwd()}; "
     return settings, ok(f"{where}{count} given, the others have their defaults")
+
+
+def _has_password(file: Path) -> bool:
+    """Returns True if an address in a settings file has a password in it."""
+    values = [setting.value for setting in from_file(file, [])]
+    return any(urlsplit(value).password for value in values if isinstance(value, str) and "://" in value)
 
 
 def _valid_ones(call: Invocation) -> Settings | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from headway.cli.database.open import refuse_foreign
 from headway.errors import HeadwayError, Refused
 from headway.store.db import Database, open_database
-from headway.store.sqlite.files import create_new
+from headway.store.sqlite.files import PRIVATE, create_new
 from headway.store.sqlite.schema_trust import refuse_forged
 
 if TYPE_CHECKING:
@@ -114,6 +114,8 @@ def _put_aside(path: Path) -> str | None:
     for end in ("-wal", "-shm", ""):
         with suppress(FileNotFoundError):
             os.rename(f"{path}{end}", f"{aside}{end}")
+            with suppress(PermissionError):  # the file of another user; `doctor` reports it
+                os.chmod(f"{aside}{end}", PRIVATE)  # an earlier version may have created it for all users
     return aside
 
 

@@ -30,6 +30,7 @@ from headway.store.jobs import views as job_views
 from headway.store.jobs.views import JobView
 from headway.store.paging import Filters
 from headway.store.queue import lane_views, targets
+from headway.store.sqlite.files import private
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -66,7 +67,8 @@ class DemoStage:
     def __enter__(self) -> DemoStage:
         # The demo must not read the user's headway.toml and HEADWAY_ variables.
         own = self.folder / "headway.toml"
-        own.write_text(SETTINGS)
+        with open(own, "w", opener=private) as file:
+            file.write(SETTINGS)
         for name in [name for name in os.environ if name.startswith("HEADWAY_")]:
             del os.environ[name]
         self.app.configure(own, {"database": str(self.database), "host": "127.0.0.1", "port": 0})
@@ -129,7 +131,7 @@ class DemoStage:
             "3",
             "--json",
         ]
-        with open(self.folder / "worker.log", "ab") as log:
+        with open(self.folder / "worker.log", "ab", opener=private) as log:
             self.worker = subprocess.Popen(
                 [sys.executable, "-m", "headway", *args],
                 cwd=self.folder,

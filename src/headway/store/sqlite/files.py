@@ -49,6 +49,11 @@ def create_new(path: str) -> None:
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, PRIVATE))
 
 
+def private(path: str, flags: int) -> int:
+    """Opens a file, as an `opener` of `open`, so that a new one is its owner's alone."""
+    return os.open(path, flags | os.O_CLOEXEC, PRIVATE)
+
+
 class Files:
     """The identity of the database file and its log when they were opened.
 
