@@ -239,15 +239,17 @@ def _reservations(job: JobRecord, lanes: Sequence[int], scene: QueueSnapshot) ->
     closed = {lane for lane in lanes if lane in scene.lanes and scene.lanes[lane].closed}
     target = _target_of(job, scene)
     shut = {job.target_id: target.name} if target is not None and target.shut else {}
-    named = [
-        (
-            one,
-            [*(scene.lanes[lane].name for lane in sorted(closed.intersection(one.lanes))), *_name(shut, one.target_id)],
-        )
-        for one in scene.reservations
-    ]
-    found = [(reservation, names) for reservation, names in named if names]
-    for reservation, names in found[:NAMED]:
+    # Most reservations are on other lanes, and there may be a thousand: they are passed over before a name is looked up.
+    found = (
+        [one for one in scene.reservations if one.target_id in shut or not closed.isdisjoint(one.lanes)]
+        if closed or shut
+        else []
+    )
+    for reservation in found[:NAMED]:
+        names = [
+            *(scene.lanes[lane].name for lane in sorted(closed.intersection(reservation.lanes))),
+            *_name(shut, reservation.target_id),
+        ]
         yield _reservation(reservation, " and ".join(names) + (" is" if len(names) == 1 else " are"), scene)
     if len(found) > NAMED:
         yield Blocker("reservation", f"and {len(found) - NAMED} more direct calls and holds")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from headway.model.event import NewEvent
@@ -13,6 +14,12 @@ from headway.model.queue.capacity import BURST, Reserved
 from headway.store import events
 from headway.store.db import Tx
 from headway.store.paging import Page, check_limit, make_cursor, read_cursor
+
+
+@lru_cache(maxsize=4096)
+def lanes_in(text: str) -> tuple[int, ...]:
+    """Parses the lanes of a reservation. A page reads those of all reservations three times."""
+    return tuple(json.loads(text))
 
 
 class Active(NamedTuple):
@@ -28,7 +35,7 @@ class Active(NamedTuple):
 
     @property
     def reserved(self) -> Reserved:
-        return Reserved(self.id, tuple(json.loads(self.lanes)), self.target_id, self.granted_at is not None)
+        return Reserved(self.id, lanes_in(self.lanes), self.target_id, self.granted_at is not None)
 
 
 def active(tx: Tx) -> list[Active]:
@@ -38,10 +45,7 @@ def active(tx: Tx) -> list[Active]:
 def holders(tx: Tx) -> list[ActiveReservation]:
     """Returns the active reservations of all tenants with their holders, in the order of their creation."""
     found = tx.run("reservation_holders")
-    return [
-        ActiveReservation(number, tenant_id, tuple(json.loads(lanes)), *rest)
-        for number, tenant_id, lanes, *rest in found
-    ]
+    return [ActiveReservation(number, tenant_id, lanes_in(lanes), *rest) for number, tenant_id, lanes, *rest in found]
 
 
 def find(tx: Tx, reservation_id: int) -> Reservation | None:
