@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import pytest
@@ -69,11 +69,22 @@ class Stage:
         paused(self.site, first)
         return first
 
+    def waiting_feeder(self) -> int:
+        """A queued step whose result becomes the params of the next."""
+        group = self.admin.post("/api/job-groups", json=plan(STORY, {"task": self.task, "params": FED[self.task]}))
+        return int(group.json()["steps"][0]["job_id"])
+
     def template(self) -> int:
         body = {"name": f"t{len(self.admin.get('/api/job-templates').json()['items'])}", "task": self.task}
         return int(
             self.admin.post("/api/job-templates", json={**body, "params": PARAMS[self.task]}).json()["template_id"]
         )
+
+    def plain(self) -> int:
+        """A schedule of an ordinary task."""
+        name = f"s{len(self.admin.get('/api/schedules').json()['items'])}"
+        made = self.admin.post("/api/schedules", json={**minutely(steps=[STORY]), "name": name})
+        return int(made.json()["schedule_id"])
 
     def schedule(self) -> int:
         name = f"s{len(self.admin.get('/api/schedules').json()['items'])}"
@@ -95,7 +106,10 @@ WAYS: dict[tuple[str, str], list[Way]] = {
         lambda s: ("/api/jobs/batch", {"jobs": [STORY, s.evil], "mode": "sequential"}),
     ],
     ("POST", "/api/job-groups"): [lambda s: ("/api/job-groups", plan(STORY, s.evil))],
-    ("PATCH", "/api/jobs/{job_id}"): [lambda s: (f"/api/jobs/{s.job()}", {"params": EVIL[s.task]})],
+    ("PATCH", "/api/jobs/{job_id}"): [
+        lambda s: (f"/api/jobs/{s.job()}", {"params": EVIL[s.task]}),
+        lambda s: (f"/api/jobs/{s.waiting_feeder()}", {"params": {"topic": "x"}}),
+    ],
     ("POST", "/api/jobs/{job_id}/retry"): [
         lambda s: (f"/api/jobs/{s.held()}/retry", {"params": EVIL[s.task]}),
         lambda s: (f"/api/jobs/{s.feeding()}/retry", {"params": {"topic": "x"}}),
@@ -140,7 +154,39 @@ WAYS: dict[tuple[str, str], list[Way]] = {
 # The old addresses take no task: the settings name it.
 FIXED = {("POST", "/jobs/batch/trigger"), ("POST", "/jobs/batch/trigger/")}
 # Names of body fields that carry data into work.
-DATA = {"params", "result", "task", "template_id", "steps", "jobs", "text", "manifest", "toml"}
+DATA = {"params", "result", "task", "template_id", "template", "steps", "jobs", "text", "on_failure", "open_params"}
+
+
+# Names of body fields that decide when, where and how long work runs, or that place no work at all.
+HARMLESS = {
+    # when, where and how long
+    *("priority", "target", "resources", "timeout", "retry_policy", "budget", "on_lost", "on_error", "on_shutdown"),
+    *("max_attempts", "base_delay", "max_delay", "jitter", "delay", "not_before", "expires_at", "hold", "wait", "ttl"),
+    *(
+        "cron",
+        "interval",
+        "times",
+        "timezone",
+        "overlap",
+        "catch_up",
+        "window",
+        "cap",
+        "start",
+        "end",
+        "since",
+        "until",
+    ),
+    *("stage", "index", "mode", "continue_on_failure", "again", "force", "dry_run", "enabled", "duration"),
+    # names and words for people, and the filters of lists
+    *("name", "key", "note", "description", "reason", "file", "filter", "action", "expected_count", "status", "q"),
+    *("group_id", "schedule_id", "failure_kind", "created_by"),
+    # the queue's order and its limits
+    *("to", "before", "after", "rank", "job_ids", "everybody", "limit", "limits", "policy", "targets", "aging"),
+    # where news of the work is sent
+    *("webhook_url", "webhook_events", "url", "events", "secret", "max_tries"),
+    # tokens and tenants, for admins, of the system where they give more than they have
+    *("role", "tenant", "expires", "max_queued", "max_running", "max_schedules", "allow", "default_allow"),
+}
 
 
 def data_routes() -> Iterator[RouteSpec]:
@@ -160,6 +206,73 @@ def _fields(one: RouteSpec) -> list[str]:
 
 def test_every_route_that_takes_data_is_in_the_table() -> None:
     assert {(one.method, one.path) for one in data_routes()} == set(WAYS) | FIXED
+
+
+def test_every_field_of_a_body_carries_data_or_is_named_as_harmless() -> None:
+    fields: set[str] = set()
+    for noun in NOUNS:
+        for one in noun.declared:
+            # The old addresses name no task, and fill in params of their own fixed task.
+            if one.method != "GET" and not one.deprecated:
+                for parameter in inspect.signature(one.endpoint, eval_str=True).parameters.values():
+                    fields |= _inner(parameter.annotation)
+    assert not DATA & HARMLESS
+    assert fields == DATA | HARMLESS
+
+
+def _inner(annotation: object) -> set[str]:
+    """The fields of a body and of the bodies in it."""
+    found: set[str] = set()
+    for name, field in getattr(annotation, "model_fields", {}).items():
+        found |= {name} | _inner(field.annotation)
+    for kind in get_args(annotation):
+        found |= _inner(kind)
+    return found
+
+
+# A module that Headway would import: the kind `policy`.
+DOTTED = "headway.model.groups.group.SkipRest"
+POLICIES: dict[tuple[str, str], list[Way]] = {
+    ("POST", "/api/jobs/batch"): [
+        lambda s: ("/api/jobs/batch", {"jobs": [STORY], "mode": "sequential", "on_failure": DOTTED})
+    ],
+    ("POST", "/api/job-groups"): [lambda s: ("/api/job-groups", {**plan(STORY), "on_failure": DOTTED})],
+    ("POST", "/api/schedules"): [lambda s: ("/api/schedules", minutely(steps=[STORY], on_failure=DOTTED))],
+    ("PUT", "/api/schedules/{schedule_id}"): [
+        lambda s: (f"/api/schedules/{s.plain()}", minutely(steps=[STORY], on_failure=DOTTED))
+    ],
+    ("PATCH", "/api/schedules/{schedule_id}"): [lambda s: (f"/api/schedules/{s.plain()}", {"on_failure": DOTTED})],
+    ("POST", "/api/apply"): [
+        lambda s: (
+            "/api/apply",
+            {
+                "text": f'[[schedules]]\nname = "x"\ninterval = 60\non_failure = "{DOTTED}"\n'
+                '[[schedules.steps]]\ntask = "research.run"\nparams = {topic = "x"}\n',
+            },
+        )
+    ],
+}
+
+
+def test_every_route_that_takes_a_policy_is_in_the_table() -> None:
+    taking = {(one.method, one.path) for one in data_routes() if "on_failure" in _fields(one)}
+    assert taking | {("POST", "/api/apply")} == set(POLICIES)
+
+
+def test_no_route_lets_a_lesser_role_name_a_policy(site: Site) -> None:
+    admin, operator = (site.as_(site.token(role, name=role)) for role in ("admin", "operator"))
+    stage = Stage(site, "policy", admin, operator)
+    for (method, path), ways in POLICIES.items():
+        for way in ways:
+            address, body = way(stage)
+            answer = operator.request(method, address, json=body)
+            assert answer.status_code == 403, (method, path, answer.text)
+    site.app.client.tenants.create("shop", default_allow=())
+    for (method, path), ways in POLICIES.items():
+        for way in ways:
+            address, body = way(stage)
+            answer = admin.request(method, address, json=body)
+            assert answer.status_code == 403, (method, path, answer.text)
 
 
 @pytest.fixture(params=sorted(ADMIN_TASKS))
@@ -199,3 +312,65 @@ def test_no_admin_kind_reads_a_checkpoint() -> None:
 
 def test_roles_below_operator_reach_no_route_that_takes_data() -> None:
     assert all(one.role is not None and one.role.may(Role.OPERATOR) for one in data_routes())
+
+
+# --- work that is placed without a body ---------------------------------------------------------------------------
+
+# Each route that places work from what is stored. Cells give the address, and a body that carries no data.
+PLACES: dict[tuple[str, str], Callable[[Placed], tuple[str, Any]]] = {
+    ("POST", "/api/jobs/{job_id}/retry"): lambda p: (f"/api/jobs/{p.job}/retry", None),
+    ("POST", "/api/job-runs/{run_id}/retry"): lambda p: (f"/api/job-runs/{p.job}/retry", None),
+    ("POST", "/api/job-groups/{group_id}/retry"): lambda p: (f"/api/job-groups/{p.group}/retry", None),
+    ("POST", "/api/schedule-executions/{execution_id}/retry"): lambda p: (
+        f"/api/schedule-executions/{p.execution}/retry",
+        None,
+    ),
+    ("POST", "/api/schedules/{schedule_id}/run"): lambda p: (f"/api/schedules/{p.schedule}/run", None),
+    ("POST", "/api/schedules/{schedule_id}/enable"): lambda p: (f"/api/schedules/{p.schedule}/enable", None),
+    ("POST", "/api/schedules/{schedule_id}/backfill"): lambda p: (
+        f"/api/schedules/{p.schedule}/backfill",
+        {"since": p.created_at, "until": p.created_at},
+    ),
+}
+
+
+@dataclass
+class Placed:
+    """Things of an admin kind that a tenant's admin made while the tenant was open for it."""
+
+    job: int
+    group: int
+    execution: int
+    schedule: int
+    created_at: str
+
+
+def _placed(site: Site, admin: httpx.Client, task: str) -> Placed:
+    step = {"task": task, "params": PARAMS[task], "retry_policy": {"max_attempts": 0}}
+    job = int(admin.post("/api/jobs", json=step).json()["job_id"])
+    paused(site, job, "shop")
+    group = int(admin.post("/api/job-groups", json=plan(step)).json()["group_id"])
+    assert admin.post(f"/api/job-groups/{group}/cancel").status_code == 200
+    schedule = admin.post("/api/schedules", json=minutely(steps=[step], enabled=False)).json()
+    run = admin.post(f"/api/schedules/{schedule['schedule_id']}/run").json()
+    assert admin.post(f"/api/schedule-executions/{run['execution_id']}/cancel").status_code == 200
+    return Placed(job, group, int(run["execution_id"]), int(schedule["schedule_id"]), schedule["created_at"])
+
+
+def test_no_route_places_again_what_a_closed_tenants_admin_made(stage: Stage) -> None:
+    site = stage.site
+    site.app.client.tenants.create("shop", default_allow=())
+    root = site.as_(site.token("admin", tenant=None, name="root"), **{"Headway-Tenant": "shop"})
+    admin, operator = (site.as_(site.token(role, tenant="shop", name=f"of {role}")) for role in ("admin", "operator"))
+    assert root.patch("/api/tenants/shop", json={"allow": [stage.task]}).status_code == 200
+    placed = _placed(site, admin, stage.task)
+    assert root.patch("/api/tenants/shop", json={"allow": []}).status_code == 200
+    before = admin.get("/api/jobs").json()["items"]
+    for caller in (admin, operator):
+        for (method, path), way in PLACES.items():
+            address, body = way(placed)
+            answer = caller.request(method, address, json=body)
+            assert answer.status_code == 403, (method, path, answer.text)
+        found = {"task": stage.task, "status": ["PAUSED"]}
+        caller.post("/api/jobs/bulk", json={"filter": found, "action": "retry", "expected_count": 1})
+    assert [job["job_id"] for job in admin.get("/api/jobs").json()["items"]] == [job["job_id"] for job in before]
