@@ -5,7 +5,9 @@ The ways are generated from the declared routes. A new route that takes data mus
 
 from __future__ import annotations
 
+import html
 import inspect
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -19,6 +21,7 @@ from headway.model.access.authority import ADMIN_TASKS
 from headway.model.access.permissions import Role
 from headway.tasks import BUILT_IN
 from tests.api.test_authority import STORY, minutely, paused, plan
+from tests.support import forms
 from tests.support.service import Site, serving
 
 PARAMS: dict[str, dict[str, Any]] = {
@@ -374,3 +377,28 @@ def test_no_route_places_again_what_a_closed_tenants_admin_made(stage: Stage) ->
         found = {"task": stage.task, "status": ["PAUSED"]}
         caller.post("/api/jobs/bulk", json={"filter": found, "action": "retry", "expected_count": 1})
     assert [job["job_id"] for job in admin.get("/api/jobs").json()["items"]] == [job["job_id"] for job in before]
+
+
+# --- forms of the dashboard ---------------------------------------------------------------------------------------
+
+FORMS: dict[str, Callable[[Stage], tuple[str, dict[str, str]]]] = {
+    "a job": lambda s: ("/jobs/new", {"task": s.task, "params": json.dumps(EVIL[s.task])}),
+    "a template": lambda s: ("/templates/new", {"name": "mine", "task": s.task, "params": json.dumps(EVIL[s.task])}),
+    "a job of a template": lambda s: (f"/templates/{s.template()}/job", {"params": json.dumps(EVIL[s.task])}),
+    "an edit": lambda s: (f"/jobs/{s.job()}/edit", {"params": json.dumps(EVIL[s.task])}),
+    "an edit of a step before": lambda s: (f"/jobs/{s.waiting_feeder()}/edit", {"params": '{"topic": "id"}'}),
+    "a retry": lambda s: (f"/jobs/{s.held()}/retry", {"params": json.dumps(EVIL[s.task])}),
+    "a result": lambda s: (f"/jobs/{s.feeding()}/resolve", {"result": json.dumps(EVIL[s.task])}),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_no_form_lets_an_operator_decide_the_params_of_an_admin_kind(stage: Stage, name: str) -> None:
+    action, fields = FORMS[name](stage)
+    browser = stage.site.as_(stage.site.token("operator", name="browser"))
+    page = forms.read(browser, "/jobs/new")
+    answer = forms.post(browser, action, csrf=forms.csrf(page), **fields)
+    assert "only an admin" in html.unescape(answer.text) or answer.status_code == 403, answer.text[-3_000:]
+    jobs = stage.admin.get(f"/api/jobs?task={stage.task}").json()["items"]
+    assert all("id" not in str(job["params"]) for job in jobs)
+    assert all(one["name"] != "mine" for one in stage.admin.get("/api/job-templates").json()["items"])
