@@ -239,7 +239,7 @@ def _reservations(job: JobRecord, lanes: Sequence[int], scene: QueueSnapshot) ->
     closed = {lane for lane in lanes if lane in scene.lanes and scene.lanes[lane].closed}
     target = _target_of(job, scene)
     shut = {job.target_id: target.name} if target is not None and target.shut else {}
-    # Most reservations are on other lanes, and there may be a thousand: they are passed over before a name is looked up.
+    # Most reservations are on other lanes, and there may be a thousand: they are skipped before a name is looked up.
     found = (
         [one for one in scene.reservations if one.target_id in shut or not closed.isdisjoint(one.lanes)]
         if closed or shut
