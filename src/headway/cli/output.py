@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+Json = dict[str, Any]
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 # The same in JSON text, whose own line breaks are characters of the layout.
 _BEYOND_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -60,6 +61,30 @@ class Out:
     def data(self, value: object) -> None:
         """Prints the answer as JSON."""
         print(json_text(value, indent=2))
+
+    def answer(
+        self, value: object, table: Callable[[], Iterable[RenderableType]], *, notes: Iterable[str] = ()
+    ) -> None:
+        """Prints the answer: as JSON, or for people what `table` makes of it, and then `notes` as messages."""
+        if self.as_json:
+            self.data(value)
+            return
+        if shown := list(table()):
+            self.show(*shown)
+        for note in notes:
+            self.say(note)
+
+    def page(self, found: Json, table: Callable[[list[Json]], RenderableType], *, empty: Iterable[str]) -> None:
+        """Prints one page of a list: as JSON, or for people as a table; the messages of `empty` if it is empty."""
+        if self.as_json:
+            self.data({"items": found["items"], "next": found["next"]})
+        elif not found["items"]:
+            for note in empty:
+                self.say(note)
+        else:
+            self.show(table(found["items"]))
+            if found["next"] is not None:
+                self.say(f"there are more: --cursor {found['next']}")
 
     def record(self, value: object) -> None:
         """Prints one object of a stream as one line of JSON, and flushes it."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from headway.cli.output import Json
 from headway.errors import Refused
 from headway.model.jobs.states import State
-from headway.store.paging import Page, make_cursor
+from headway.store.paging import Page, make_cursor, read_cursor
 
 if TYPE_CHECKING:
     from headway.model.event import Event
@@ -38,6 +39,16 @@ class ScheduleShown(NamedTuple):
     recent: list[GroupView]
     last: Tick | None
     events: list[Event]
+
+
+def after(cursor: str | None) -> int:
+    """Returns the number after which a page begins, in a list with the oldest first."""
+    return 0 if cursor is None else read_cursor(cursor)
+
+
+def cut(items: list[Json], limit: int, number: str) -> Json:
+    """Returns `limit` items as a page. One more item means that another page follows."""
+    return {"items": items[:limit], "next": make_cursor(items[limit - 1][number]) if len(items) > limit else None}
 
 
 def over(status: State) -> bool:

@@ -20,17 +20,18 @@ import httpx
 from headway import __version__
 from headway.cli.backend.http_errors import error_of, foreign
 from headway.cli.backend.server_option import ServerAddress
+from headway.cli.output import Json
 from headway.clock import SECOND, SystemClock
 from headway.errors import CommitUnknown, Unreachable
 from headway.store.paging import MAX_LIMIT
 
-Json = dict[str, Any]
 CONNECT, READ = 10.0, 60.0
 # A live stream sends a message or a keep-alive at least every 15 s.
 SILENCE = 45.0
 # A broken stream is reconnected every AGAIN seconds, and given up after PATIENCE seconds.
 PATIENCE, AGAIN = 30.0, 0.5
 TRIES = 3
+MOST_EVENTS = 1_000
 # A smaller difference of clocks is ignored: a Date header has whole seconds, and a busy server sends it late.
 SKEW = 5 * SECOND
 
@@ -113,6 +114,10 @@ class Link:
             if page["next"] is None or len(found) >= most:
                 return found
             query[go_on] = page["next"]
+
+    def events(self, path: str) -> list[Json]:
+        """Returns the events of a thing, the oldest first."""
+        return self.pages(f"{path}/events", MOST_EVENTS)
 
     def _send(self, method: str, path: str, **more: Any) -> Json:
         return self._read(self._ask(method, path, **more))

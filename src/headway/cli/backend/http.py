@@ -6,20 +6,22 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from headway.api.schemas import parse_groups as plans
 from headway.api.schemas import parse_jobs as wire
 from headway.api.schemas import parse_queue as lanes
-from headway.api.schemas.parse_access import applied_of, endpoint_of, token_of
+from headway.api.schemas.parse_access import applied_of
 from headway.cli.backend.base import FollowedJob, ScheduleShown, every, fill, over
-from headway.cli.backend.connection import Json, Link, given, part
+from headway.cli.backend.connection import Link, part
+from headway.cli.backend.http_access import HttpTenants, HttpTokens, HttpWebhooks
 from headway.cli.backend.http_client import PATHS, HttpClient
 from headway.cli.backend.http_groups import SCHEDULES, TEMPLATES, found
+from headway.cli.output import Json
 from headway.engine.client.apply import Applying
 from headway.engine.monitoring.overview import Overview
 from headway.errors import NotFound
-from headway.model.access.permissions import Token
 from headway.model.event import Event
 from headway.model.explain.blockers import Explanation
 from headway.model.explain.snapshot import Pause
@@ -30,7 +32,6 @@ from headway.model.queue.policies import Concurrency
 from headway.model.queue.target import TargetState, TargetView
 from headway.model.schedules.definition import Schedule
 from headway.model.templates import Template
-from headway.model.webhooks.webhook import Endpoint
 from headway.store.groups.views import GroupView
 from headway.store.jobs.views import JobView, LogLine
 from headway.store.paging import MAX_LIMIT, Filters, Page, check_limit
@@ -280,18 +281,16 @@ class HttpBackend:
     def apply(self, text: str, wanted: Manifest, file: str, *, dry_run: bool) -> tuple[Applying, dict[str, str]]:
         return applied_of(self.link.post("/api/apply", {"text": text, "file": file[-300:], "dry_run": dry_run}))
 
-    # --- tokens and webhooks ---
+    # --- tokens, tenants and webhooks ---
 
-    def create_token(
-        self, name: str, role: str, *, tenant: str | None, system: bool, expires: str | None
-    ) -> tuple[Token, str]:
-        owner: Json = {"tenant": None} if system else given(tenant=tenant)
-        made, _ = self.link.create("/api/tokens", {"name": name, "role": role, **owner, **given(expires=expires)})
-        return token_of(made), str(made["token"])
+    @cached_property
+    def tokens(self) -> HttpTokens:
+        return HttpTokens(self.link)
 
-    def is_open(self) -> bool:
-        """Always False: a server does not disclose whether tokens exist."""
-        return False
+    @cached_property
+    def tenants(self) -> HttpTenants:
+        return HttpTenants(self.link)
 
-    def shown_webhook(self, number: int) -> tuple[Endpoint, list[Event]]:
-        return endpoint_of(self.link.get(f"/api/webhooks/{number}")), self._events(f"/api/webhooks/{number}")
+    @cached_property
+    def webhooks(self) -> HttpWebhooks:
+        return HttpWebhooks(self.link)

@@ -1,33 +1,34 @@
-"""Tokens, tenants and webhooks over HTTP, with the methods of the local client."""
+"""Tokens, tenants and webhooks over HTTP."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headway.api.schemas.parse_access import delivery_of, endpoint_of, tenant_of, token_of, try_of
 from headway.cli.backend.connection import Link, given, part
-from headway.model.access.permissions import Token
-from headway.model.access.tenants import Tenant
-from headway.model.webhooks.webhook import Delivery, Endpoint, Try
-from headway.store.paging import Page, make_cursor
-
-
-def _begin(after: int) -> dict[str, str]:
-    return {"cursor": make_cursor(after)} if after else {}
+from headway.cli.output import Json
+from headway.store.paging import check_limit
 
 
 class HttpTokens:
-    """Tokens over HTTP. The server shows the tokens that the caller may see, so `everywhere` has no effect."""
+    """Tokens over HTTP. The server shows the tokens that the caller may see."""
 
     def __init__(self, link: Link) -> None:
         self.link = link
 
-    def list(self, *, everywhere: bool = False, after: int = 0, limit: int = 200) -> list[Token]:
-        return [token_of(one) for one in self.link.pages("/api/tokens", limit, **_begin(after))]
+    def page(self, limit: int, cursor: str | None) -> Json:
+        return self.link.get("/api/tokens", limit=check_limit(limit), cursor=cursor)
 
-    def revoke(self, token_id: int, *, everywhere: bool = False) -> Token:
-        return token_of(self.link.delete(f"/api/tokens/{token_id}"))
+    def create(self, name: str, role: str, *, tenant: str | None, system: bool, expires: str | None) -> Json:
+        owner: Json = {"tenant": None} if system else given(tenant=tenant)
+        return self.link.create("/api/tokens", {"name": name, "role": role, **owner, **given(expires=expires)})[0]
+
+    def revoke(self, number: int) -> Json:
+        return self.link.delete(f"/api/tokens/{number}")
+
+    def is_open(self) -> bool:
+        """Always False: a server does not disclose whether tokens exist."""
+        return False
 
 
 class HttpTenants:
@@ -36,27 +37,23 @@ class HttpTenants:
     def __init__(self, link: Link) -> None:
         self.link = link
 
+    def page(self, limit: int, after: str = "") -> Json:
+        return self.link.get("/api/tenants", limit=check_limit(limit), cursor=after or None)
+
     def create(
-        self, name: str, *, allow: Sequence[str] = (), default_allow: Sequence[str] | None = None, **limits: int | None
-    ) -> Tenant:
+        self, name: str, *, allow: Sequence[str], default_allow: Sequence[str] | None, **limits: int | None
+    ) -> Json:
         kinds = {"allow": list(allow)} | ({} if default_allow is None else {"default_allow": list(default_allow)})
-        return tenant_of(self.link.create("/api/tenants", {"name": name, **kinds, **limits})[0])
+        return self.link.create("/api/tenants", {"name": name, **kinds, **limits})[0]
 
-    def get(self, name: str) -> Tenant:
-        return tenant_of(self.link.get(f"/api/tenants/{part(name)}"))
+    def edit(self, name: str, changes: Mapping[str, object]) -> Json:
+        return self.link.patch(f"/api/tenants/{part(name)}", changes)
 
-    def list(self, *, after: str = "", limit: int = 200) -> list[Tenant]:
-        begin = {"cursor": after} if after else {}
-        return [tenant_of(one) for one in self.link.pages("/api/tenants", limit, **begin)]
+    def deactivate(self, name: str) -> Json:
+        return self.link.post(f"/api/tenants/{part(name)}/deactivate")
 
-    def edit(self, name: str, changes: Mapping[str, object], if_version: int | None = None) -> Tenant:
-        return tenant_of(self.link.patch(f"/api/tenants/{part(name)}", changes, if_version=if_version))
-
-    def deactivate(self, name: str) -> Tenant:
-        return tenant_of(self.link.post(f"/api/tenants/{part(name)}/deactivate"))
-
-    def activate(self, name: str) -> Tenant:
-        return tenant_of(self.link.post(f"/api/tenants/{part(name)}/activate"))
+    def activate(self, name: str) -> Json:
+        return self.link.post(f"/api/tenants/{part(name)}/activate")
 
 
 class HttpWebhooks:
@@ -65,60 +62,43 @@ class HttpWebhooks:
     def __init__(self, link: Link) -> None:
         self.link = link
 
-    def create(
-        self,
-        url: str,
-        events: Sequence[str] = (),
-        *,
-        description: str | None = None,
-        secret: str | None = None,
-        max_tries: int | None = None,
-    ) -> Endpoint:
-        body = given(events=list(events) or None, description=description, secret=secret, max_tries=max_tries)
-        return endpoint_of(self.link.create("/api/webhooks", {"url": url, **body})[0])
+    def page(self, limit: int, cursor: str | None) -> Json:
+        return self.link.get("/api/webhooks", limit=check_limit(limit), cursor=cursor)
 
-    def get(self, number: int) -> Endpoint:
-        return endpoint_of(self.link.get(f"/api/webhooks/{number}"))
+    def shown(self, number: int) -> Json:
+        return {**self.link.get(f"/api/webhooks/{number}"), "events_of": self.link.events(f"/api/webhooks/{number}")}
 
-    def edit(self, number: int, *, if_version: int | None = None, **changes: Any) -> Endpoint:
-        return endpoint_of(self.link.patch(f"/api/webhooks/{number}", changes, if_version=if_version))
+    def create(self, url: str, **fields: Any) -> Json:
+        return self.link.create("/api/webhooks", {"url": url, **given(**fields)})[0]
 
-    def delete(self, number: int) -> Endpoint:
-        return endpoint_of(self.link.delete(f"/api/webhooks/{number}"))
+    def edit(self, number: int, **changes: Any) -> Json:
+        return self.link.patch(f"/api/webhooks/{number}", changes)
 
-    def rotate(self, number: int, *, secret: str | None = None) -> Endpoint:
-        return endpoint_of(self.link.post(f"/api/webhooks/{number}/rotate", given(secret=secret)))
+    def delete(self, number: int) -> Json:
+        return self.link.delete(f"/api/webhooks/{number}")
 
-    def secret(self) -> str:
-        return str(self.link.get("/api/webhooks/secret")["secret"])
+    def rotate(self, number: int) -> Json:
+        return self.link.post(f"/api/webhooks/{number}/rotate")
 
-    def rotate_secret(self) -> str:
-        return str(self.link.post("/api/webhooks/secret/rotate")["secret"])
+    def secret(self, *, rotate: bool) -> Json:
+        return self.link.post("/api/webhooks/secret/rotate") if rotate else self.link.get("/api/webhooks/secret")
 
-    def test(self, number: int) -> Delivery:
-        return delivery_of(self.link.create(f"/api/webhooks/{number}/test")[0])
+    def test(self, number: int) -> Json:
+        return self.link.create(f"/api/webhooks/{number}/test")[0]
 
     def deliveries(
-        self,
-        *,
-        webhook: int | None = None,
-        job: int | None = None,
-        status: str | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
-    ) -> Page[Delivery]:
+        self, limit: int, cursor: str | None, *, webhook: int | None, job: int | None, status: str | None
+    ) -> Json:
         whose = f"/api/webhooks/{webhook}" if webhook is not None else f"/api/jobs/{job}"
-        page = self.link.get(f"{whose}/deliveries", status=status, limit=limit, cursor=cursor)
-        return Page([delivery_of(one) for one in page["items"]], page["next"])
+        return self.link.get(f"{whose}/deliveries", status=status, limit=limit, cursor=cursor)
 
-    def delivery(self, number: int) -> Delivery:
-        return delivery_of(self.link.get(f"/api/deliveries/{number}"))
+    def delivery(self, number: int) -> Json:
+        return self.link.get(f"/api/deliveries/{number}")
 
-    def tries(self, number: int) -> list[Try]:
-        return [try_of(one) for one in self.link.get(f"/api/deliveries/{number}")["attempts"]]
+    def tries(self, number: int) -> Json:
+        answer = self.link.get(f"/api/deliveries/{number}")
+        log = answer.pop("attempts")
+        return {**answer, "log": log}
 
-    def list(self, *, after: int = 0, limit: int = 200) -> list[Endpoint]:
-        return [endpoint_of(one) for one in self.link.pages("/api/webhooks", limit, **_begin(after))]
-
-    def replay(self, number: int) -> Delivery:
-        return delivery_of(self.link.create(f"/api/deliveries/{number}/replay")[0])
+    def replay(self, number: int) -> Json:
+        return self.link.create(f"/api/deliveries/{number}/replay")[0]

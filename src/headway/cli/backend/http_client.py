@@ -7,13 +7,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from headway.api.schemas.parse_jobs import job_view
-from headway.cli.backend.connection import Json, Link, given, part
+from headway.cli.backend.connection import Link, given, part
+from headway.cli.output import Json
 from headway.errors import BadInput
 from headway.model.jobs.job import JobRecord
 from headway.model.values.json import instant_text
 
 if TYPE_CHECKING:
-    from headway.cli.backend.http_access import HttpTenants, HttpTokens, HttpWebhooks
     from headway.cli.backend.http_groups import HttpSchedules, HttpTemplates
 
 
@@ -35,24 +35,6 @@ class HttpClient:
         from headway.cli.backend.http_groups import HttpTemplates
 
         return HttpTemplates(self.link)
-
-    @cached_property
-    def tokens(self) -> HttpTokens:
-        from headway.cli.backend.http_access import HttpTokens
-
-        return HttpTokens(self.link)
-
-    @cached_property
-    def tenants(self) -> HttpTenants:
-        from headway.cli.backend.http_access import HttpTenants
-
-        return HttpTenants(self.link)
-
-    @cached_property
-    def webhooks(self) -> HttpWebhooks:
-        from headway.cli.backend.http_access import HttpWebhooks
-
-        return HttpWebhooks(self.link)
 
     # --- jobs ---
 

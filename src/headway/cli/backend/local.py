@@ -26,11 +26,11 @@ from headway.store.queue import lane_views, lanes, queue_views, targets
 
 if TYPE_CHECKING:
     from headway.app import App
+    from headway.cli.backend.local_access import LocalTenants, LocalTokens, LocalWebhooks
     from headway.config import Settings
     from headway.engine.client.apply import Applying
     from headway.engine.client.client import Client
     from headway.engine.monitoring.overview import Overview
-    from headway.model.access.permissions import Token
     from headway.model.explain.blockers import Explanation
     from headway.model.explain.snapshot import Pause
     from headway.model.jobs.job import Run
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from headway.model.queue.target import TargetState, TargetView
     from headway.model.schedules.definition import Schedule
     from headway.model.templates import Template
-    from headway.model.webhooks.webhook import Endpoint
     from headway.store.db import Database, Tx
     from headway.store.groups.views import GroupView
     from headway.store.queue.lane_views import LaneView
@@ -332,26 +331,25 @@ class LocalBackend:
         found = plan(self.client, wanted, file)
         return found, {} if dry_run else found.run()
 
-    # --- tokens and webhooks ---
+    # --- tokens, tenants and webhooks ---
 
-    def create_token(
-        self, name: str, role: str, *, tenant: str | None, system: bool, expires: str | None
-    ) -> tuple[Token, str]:
-        owner = None if system else tenant or self.client.tenant
-        return self.client.tokens.create(name, role, tenant=owner, expires=expires)
+    @cached_property
+    def tokens(self) -> LocalTokens:
+        from headway.cli.backend.local_access import LocalTokens
 
-    def is_open(self) -> bool:
-        """Returns True if no token exists, so that every user of this machine may do everything."""
-        from headway.engine.client.tokens import any_token
+        return LocalTokens(self)
 
-        return not any_token(self.database)
+    @cached_property
+    def tenants(self) -> LocalTenants:
+        from headway.cli.backend.local_access import LocalTenants
 
-    def shown_webhook(self, number: int) -> tuple[Endpoint, list[Event]]:
-        from headway.store.webhooks import endpoints
+        return LocalTenants(self)
 
-        with self.read() as tx:
-            found = endpoints.find(tx, self.tenant_id, number)
-            return found, job_views.history(tx, "webhook", number)
+    @cached_property
+    def webhooks(self) -> LocalWebhooks:
+        from headway.cli.backend.local_access import LocalWebhooks
+
+        return LocalWebhooks(self)
 
 
 class AppBackend(LocalBackend):

@@ -13,7 +13,7 @@ from headway.cli.commands.jobs import Limit
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from headway.model.access.tenants import Tenant
+    from headway.cli.output import Json
 
 tenants = family("List, create, limit, deactivate and activate tenants.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the tenant.", show_default=False)]
@@ -41,18 +41,11 @@ def ls(
     after: Annotated[str, typer.Option(metavar="NAME", help="Only tenants whose names come after this one.")] = "",
 ) -> None:
     """List tenants by name, with their state and limits."""
-    from headway.api.schemas.tenants import tenant_json
-    from headway.store.paging import check_limit
-
     with call.desk() as desk:
-        found = desk.client.tenants.list(after=after, limit=check_limit(limit) + 1)
-    shown, rest = found[:limit], found[limit - 1].name if len(found) > limit else None
-    if call.out.as_json:
-        call.out.data({"items": [tenant_json(tenant) for tenant in shown], "next": rest})
-        return
-    call.out.show(tenant_table(shown))
-    if rest is not None:
-        call.out.say(f"there are more: --after {rest!r}")
+        page = desk.tenants.page(limit, after)
+    rest = page["next"]
+    notes = [] if rest is None else [f"there are more: --after {rest!r}"]
+    call.out.answer(page, lambda: [tenant_table(page["items"])], notes=notes)
 
 
 @command(tenants, "create")
@@ -68,11 +61,11 @@ def create(
     """Create a tenant with its own jobs, schedules, targets and tokens. Tenants with waiting jobs take turns."""
     wishes, kinds = _limits(max_queued, max_running, max_schedules), _kinds(allow)
     with call.workshop(bare=True) as desk:
-        there = desk.client.tenants.list(limit=2)
+        there = desk.tenants.page(2)["items"]
         kept = _kinds(default_allow) if default_allow is not None else None
-        if kept is None and len(there) == 1 and there[0].kinds:
-            kept = _kept_by_default(call, there[0].kinds)
-        made = desk.client.tenants.create(name, allow=kinds, default_allow=kept, **wishes)
+        if kept is None and len(there) == 1 and there[0]["allow"]:
+            kept = _kept_by_default(call, tuple(there[0]["allow"]))
+        made = desk.tenants.create(name, allow=kinds, default_allow=kept, **wishes)
     _answer(call, made, "created")
     _say_consequence(call, name, kinds)
     _say_consequence(call, "default", kept or ())
@@ -104,7 +97,7 @@ def set_kinds(call: Invocation, name: Name, allow: Allow = None) -> None:
         raise BadInput("no change given: give --allow with a kind, all or none", field="allow")
     kinds = _kinds(allow)
     with call.desk() as desk:
-        tenant = desk.client.tenants.edit(name, {"allow": list(kinds)})
+        tenant = desk.tenants.edit(name, {"allow": list(kinds)})
     _answer(call, tenant, f"is open for {', '.join(kinds)}" if kinds else "is open for no admin kind")
     _say_consequence(call, name, kinds)
 
@@ -147,7 +140,7 @@ def edit(
     if not wishes:
         raise BadInput("no change given: give --max-queued, --max-running or --max-schedules, a number or none")
     with call.desk() as desk:
-        _answer(call, desk.client.tenants.edit(name, wishes), "changed")
+        _answer(call, desk.tenants.edit(name, wishes), "changed")
 
 
 @command(tenants, "deactivate")
@@ -155,14 +148,14 @@ def deactivate(call: Invocation, name: Name) -> None:
     """Deactivate a tenant: its jobs do not start, new jobs and its tokens are refused. Running jobs continue."""
     with call.desk() as desk:
         said = f"deactivated: activate it again with `headway tenants activate {name}`"
-        _answer(call, desk.client.tenants.deactivate(name), said)
+        _answer(call, desk.tenants.deactivate(name), said)
 
 
 @command(tenants, "activate")
 def activate(call: Invocation, name: Name) -> None:
     """Activate a tenant: its queue continues where it stopped."""
     with call.desk() as desk:
-        _answer(call, desk.client.tenants.activate(name), "activated")
+        _answer(call, desk.tenants.activate(name), "activated")
 
 
 def _limits(queued: str | None, running: str | None, schedules: str | None) -> dict[str, int | None]:
@@ -181,24 +174,21 @@ def _limit(name: str, text: str) -> int | None:
     return int(text)
 
 
-def _answer(call: Invocation, tenant: Tenant, what: str) -> None:
-    from headway.api.schemas.tenants import tenant_json
+def _answer(call: Invocation, tenant: Json, what: str) -> None:
     from headway.cli.output import visible
 
-    if call.out.as_json:
-        call.out.data(tenant_json(tenant))
-    else:
-        call.out.show(f"tenant {visible(tenant.name)} {what}")
+    call.out.answer(tenant, lambda: [f"tenant {visible(tenant['name'])} {what}"])
 
 
-def tenant_table(found: Iterable[Tenant]) -> Table:
+def tenant_table(found: Iterable[Json]) -> Table:
     from headway.cli.output import styled, table
 
     made = table("ID", "NAME", "STATE", "MAX QUEUED", "MAX RUNNING", "MAX SCHEDULES", "OPEN FOR", flexible=("NAME",))
     for tenant in found:
-        state = "inactive" if not tenant.active else "paused" if tenant.paused_at is not None else "active"
-        limits = ("none" if most is None else str(most) for most in tenant.allowance.facts().values())
+        state = "inactive" if not tenant["active"] else "paused" if tenant["paused_at"] is not None else "active"
+        most = (tenant[name] for name in ("max_queued", "max_running", "max_schedules"))
+        limits = ("none" if limit is None else str(limit) for limit in most)
         style = "" if state == "active" else "yellow"
-        kinds = ", ".join(tenant.kinds) or "none"
-        made.add_row(str(tenant.id), styled(tenant.name), styled(state, style), *limits, kinds)
+        kinds = ", ".join(tenant["allow"]) or "none"
+        made.add_row(str(tenant["tenant_id"]), styled(tenant["name"]), styled(state, style), *limits, kinds)
     return made

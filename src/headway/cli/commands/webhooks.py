@@ -7,16 +7,17 @@ Commands: `webhooks ls`, `show`, `create`, `edit`, `delete`, `test`, `rotate`, `
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headway.cli.command import Invocation, command, family
-from headway.cli.commands.jobs import Cursor, Limit, more
+from headway.cli.commands.jobs import Cursor, Limit
 
 if TYPE_CHECKING:
     from headway.cli.command import Desk
-    from headway.model.webhooks.webhook import Delivery, Endpoint
+    from headway.cli.output import Json
 
 webhooks = family("List, create, change and test webhooks, and list and replay their deliveries.")
 Number = Annotated[int, typer.Argument(metavar="ID", help="Number of the webhook.", show_default=False)]
@@ -34,52 +35,31 @@ LOOK_SECONDS = 0.1
 @command(webhooks, "ls")
 def ls(call: Invocation, limit: Limit = 20, cursor: Cursor = None) -> None:
     """List webhooks, the oldest first."""
-    from headway.api.schemas.webhooks import endpoint_json
     from headway.cli.tables.webhooks import endpoint_table
-    from headway.store.paging import check_limit, make_cursor, read_cursor
 
-    after = 0 if cursor is None else read_cursor(cursor)
+    create = "create one: headway webhooks create https://example.org/hook --event 'job.run.*'"
     with call.desk() as desk:
-        found = desk.client.webhooks.list(after=after, limit=check_limit(limit) + 1)
-    shown = found[:limit]
-    rest = make_cursor(shown[-1].id) if len(found) > limit else None
-    if call.out.as_json:
-        call.out.data({"items": [endpoint_json(endpoint) for endpoint in shown], "next": rest})
-    elif not shown:
-        call.out.say("no webhooks yet")
-        call.out.say("create one: headway webhooks create https://example.org/hook --event 'job.run.*'")
-    else:
-        call.out.show(endpoint_table(shown))
-        more(call, rest)
+        page = desk.webhooks.page(limit, cursor)
+    call.out.page(page, endpoint_table, empty=("no webhooks yet", create))
 
 
 @command(webhooks, "show")
 def show(call: Invocation, number: Number) -> None:
     """Show a webhook with its history, without its secret."""
-    from headway.api.schemas.jobs import event_json
-    from headway.api.schemas.webhooks import endpoint_json
-    from headway.cli.tables.jobs import event_table
+    from headway.cli.tables.events import event_table
     from headway.cli.tables.webhooks import endpoint_page
 
     with call.desk() as desk:
-        endpoint, events = desk.shown_webhook(number)
-        now = desk.now()
-    if call.out.as_json:
-        call.out.data({**endpoint_json(endpoint), "events_of": [event_json(event) for event in events]})
-    else:
-        call.out.show(endpoint_page(endpoint, now), "", event_table(events, now))
+        endpoint, now = desk.webhooks.shown(number), desk.now()
+    call.out.answer(endpoint, lambda: [endpoint_page(endpoint, now), "", event_table(endpoint["events_of"], now)])
 
 
-def _answer(call: Invocation, endpoint: Endpoint, said: str, *, secret: bool = False) -> None:
-    from headway.api.schemas.webhooks import endpoint_json
-
-    if call.out.as_json:
-        call.out.data(endpoint_json(endpoint, secret=secret))
-        return
-    call.out.show(f"webhook {endpoint.id} {said}: {endpoint.url}")
+def _answer(call: Invocation, endpoint: Json, said: str, *, secret: bool = False) -> None:
+    lines = [f"webhook {endpoint['webhook_id']} {said}: {endpoint['url']}"]
+    stored = ["this is its secret: store it now, it is not shown again"]
     if secret:
-        call.out.show(endpoint.secret)
-        call.out.say("this is its secret: store it now, it is not shown again")
+        lines.append(endpoint["secret"] or "")
+    call.out.answer(endpoint, lambda: lines, notes=stored if secret else [])
 
 
 @command(webhooks, "create")
@@ -102,7 +82,7 @@ def create(
     with call.desk() as desk:
         if max_tries is not None:
             wishes["max_tries"] = max_tries
-        _answer(call, desk.client.webhooks.create(url, event, **wishes), "created", secret=True)
+        _answer(call, desk.webhooks.create(url, events=event, **wishes), "created", secret=True)
 
 
 @command(webhooks, "edit")
@@ -131,21 +111,21 @@ def edit(
     if not changes:
         raise BadInput("no change given: give an option, see `headway webhooks edit --help`")
     with call.desk() as desk:
-        _answer(call, desk.client.webhooks.edit(number, **changes), "changed")
+        _answer(call, desk.webhooks.edit(number, **changes), "changed")
 
 
 @command(webhooks, "delete")
 def delete(call: Invocation, number: Number) -> None:
     """Delete a webhook. Its pending deliveries are given up."""
     with call.desk() as desk:
-        _answer(call, desk.client.webhooks.delete(number), "deleted")
+        _answer(call, desk.webhooks.delete(number), "deleted")
 
 
 @command(webhooks, "rotate")
 def rotate(call: Invocation, number: Number) -> None:
     """Generate a new secret for a webhook. For a day deliveries are signed with the old secret too."""
     with call.desk() as desk:
-        _answer(call, desk.client.webhooks.rotate(number), "has a new secret", secret=True)
+        _answer(call, desk.webhooks.rotate(number), "has a new secret", secret=True)
 
 
 @command(webhooks, "secret")
@@ -157,11 +137,8 @@ def secret(
 ) -> None:
     """Show the secret that signs deliveries to the webhook_url of jobs."""
     with call.desk() as desk:
-        text = desk.client.webhooks.rotate_secret() if rotate else desk.client.webhooks.secret()
-    if call.out.as_json:
-        call.out.data({"secret": text})
-    else:
-        call.out.show(text)
+        text = desk.webhooks.secret(rotate=rotate)
+    call.out.answer(text, lambda: [text["secret"]])
 
 
 # --- deliveries ---------------------------------------------------------------------------------------------------
@@ -175,39 +152,42 @@ def send_test(
 ) -> int:
     """Send a webhook.test event and print the outcome of its first try. Exits 1 if the try failed."""
     with call.desk() as desk:
-        made = desk.client.webhooks.test(number)
-        ended = _await(desk, made.id, wait)
-    return _report(call, ended)
+        ended = _await(desk, desk.webhooks.test(number)["delivery_id"], wait)
+    call.out.answer(ended, lambda: [_outcome(ended)], notes=_next_step(ended))
+    return 0 if ended["status"] == "DELIVERED" or ended["last_error"] is None else 1
 
 
-def _await(desk: Desk, number: int, seconds: float) -> Delivery:
+def _await(desk: Desk, number: int, seconds: float) -> Json:
     """Waits until a delivery was tried once, or the time is over; returns it."""
     deadline = time.monotonic() + seconds
     while True:
-        delivery = desk.client.webhooks.delivery(number)
-        if delivery.tries or delivery.status != "PENDING" or time.monotonic() >= deadline:
+        delivery = desk.webhooks.delivery(number)
+        if delivery["tries"] or delivery["status"] != "PENDING" or time.monotonic() >= deadline:
             return delivery
         time.sleep(LOOK_SECONDS)
 
 
-def _report(call: Invocation, delivery: Delivery) -> int:
-    from headway.api.schemas.webhooks import delivery_json
+def _outcome(delivery: Json) -> str:
+    name = f"delivery {delivery['delivery_id']}"
+    if delivery["status"] == "DELIVERED":
+        return f"{name} arrived: {delivery['last_status_code']}"
+    if delivery["last_error"] is not None:
+        return f"{name} did not arrive: {delivery['last_error']}"
+    return f"{name} was sent" if delivery["next_try_at"] is None else f"{name} is pending"
 
-    if call.out.as_json:
-        call.out.data(delivery_json(delivery))
-    elif delivery.status == "DELIVERED":
-        call.out.show(f"delivery {delivery.id} arrived: {delivery.last_status_code}")
-    elif delivery.last_error is not None:
-        call.out.show(f"delivery {delivery.id} did not arrive: {delivery.last_error}")
-        if delivery.status == "PENDING":
-            call.out.say(f"it will be tried again: see `headway webhooks tries {delivery.id}`")
-    elif delivery.next_try_at is None:
-        call.out.show(f"delivery {delivery.id} was sent")
-        call.out.say(f"the receiver has not answered yet: see `headway webhooks tries {delivery.id}`")
+
+def _next_step(delivery: Json) -> Iterator[str]:
+    """Yields what happens next to a delivery that has not arrived."""
+    see = f"see `headway webhooks tries {delivery['delivery_id']}`"
+    if delivery["status"] == "DELIVERED":
+        return
+    if delivery["last_error"] is not None:
+        if delivery["status"] == "PENDING":
+            yield f"it will be tried again: {see}"
+    elif delivery["next_try_at"] is None:
+        yield f"the receiver has not answered yet: {see}"
     else:
-        call.out.show(f"delivery {delivery.id} is pending")
-        call.out.say("no process has sent it yet: start one with the role scheduler (`headway up`)")
-    return 0 if delivery.status == "DELIVERED" or delivery.last_error is None else 1
+        yield "no process has sent it yet: start one with the role scheduler (`headway up`)"
 
 
 @command(webhooks, "deliveries")
@@ -224,52 +204,32 @@ def deliveries(
     cursor: Cursor = None,
 ) -> None:
     """List the deliveries to a webhook or about a job, the newest first."""
-    from headway.api.schemas.webhooks import delivery_json
     from headway.cli.tables.webhooks import delivery_table
     from headway.errors import BadInput
 
     if (number is None) == (job is None):
         raise BadInput("deliveries are listed by webhook or by job: give either a webhook number or --job")
-    wishes = {"webhook": number, "job": job, "status": None if status is None else status.upper()}
+    wanted = None if status is None else status.upper()
     with call.desk() as desk:
-        page = desk.client.webhooks.deliveries(limit=limit, cursor=cursor, **wishes)  # type: ignore[arg-type]
+        page = desk.webhooks.deliveries(limit, cursor, webhook=number, job=job, status=wanted)
         now = desk.now()
-    if call.out.as_json:
-        call.out.data({"items": [delivery_json(delivery) for delivery in page.items], "next": page.next})
-    elif not page.items:
-        call.out.say("no deliveries yet")
-    else:
-        call.out.show(delivery_table(page.items, now))
-        more(call, page.next)
+    call.out.page(page, lambda found: delivery_table(found, now), empty=["no deliveries yet"])
 
 
 @command(webhooks, "tries")
 def tries(call: Invocation, number: DeliveryNumber) -> None:
     """Show a delivery and the outcome of each try, with the beginning of each answer."""
-    from headway.api.schemas.webhooks import delivery_json, try_json
     from headway.cli.tables.webhooks import delivery_page, try_table
 
     with call.desk() as desk:
-        delivery = desk.client.webhooks.delivery(number)
-        tried = desk.client.webhooks.tries(number)
-        now = desk.now()
-    if call.out.as_json:
-        log = [try_json(attempt) for attempt in tried]
-        call.out.data({**delivery_json(delivery), "body": delivery.body, "log": log})
-        return
-    call.out.show(delivery_page(delivery, now), "", try_table(tried, now))
-    if delivery.status == "FAILED":
-        call.out.say(f"to send it once more: headway webhooks replay {delivery.id}")
+        delivery, now = desk.webhooks.tries(number), desk.now()
+    again = [f"to send it once more: headway webhooks replay {number}"] if delivery["status"] == "FAILED" else []
+    call.out.answer(delivery, lambda: [delivery_page(delivery, now), "", try_table(delivery["log"], now)], notes=again)
 
 
 @command(webhooks, "replay")
 def replay(call: Invocation, number: DeliveryNumber) -> None:
     """Send the message of an ended delivery once more, as a new delivery."""
-    from headway.api.schemas.webhooks import delivery_json
-
     with call.desk() as desk:
-        again = desk.client.webhooks.replay(number)
-    if call.out.as_json:
-        call.out.data(delivery_json(again))
-    else:
-        call.out.show(f"delivery {number} is sent again as delivery {again.id}")
+        again = desk.webhooks.replay(number)
+    call.out.answer(again, lambda: [f"delivery {number} is sent again as delivery {again['delivery_id']}"])
