@@ -112,8 +112,7 @@ class JobFilterOptions(OptionGroup):
         """
         if self.schedule is None:
             return wanted
-        which = number_or_name(self.schedule)
-        return replace(wanted, schedule_id=which if isinstance(which, int) else desk.client.schedules.get(which).id)
+        return replace(wanted, schedule_id=schedule_number(desk, self.schedule))
 
 
 def choose(
@@ -157,6 +156,12 @@ def number_or_name(text: str) -> int | str:
         shown = text if len(text) <= 40 else f"{text[:20]}…"
         raise BadInput(f"{shown} is larger than the largest number, {LARGEST}: check the number")
     return int(text)
+
+
+def schedule_number(desk: Desk, text: str) -> int:
+    """Returns the number of a schedule; looks a name up."""
+    which = number_or_name(text)
+    return which if isinstance(which, int) else int(desk.schedules.get(which)["schedule_id"])
 
 
 def confirm(what: str, *, yes: bool) -> None:

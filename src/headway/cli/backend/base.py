@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from headway.cli.output import Json
 from headway.errors import Refused
@@ -39,6 +39,16 @@ class ScheduleShown(NamedTuple):
     recent: list[GroupView]
     last: Tick | None
     events: list[Event]
+
+
+class GroupsBackend(Protocol):
+    """The verbs on groups, or on executions."""
+
+    def page(self, limit: int, cursor: str | None, *, status: str | None, schedule_id: int | None = None) -> Json: ...
+    def get(self, number: int) -> Json: ...
+    def shown(self, number: int) -> Json: ...
+    def cancel(self, number: int) -> Json: ...
+    def retry(self, number: int) -> Json: ...
 
 
 def after(cursor: str | None) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -13,11 +13,11 @@ from headway.api.schemas import parse_groups as plans
 from headway.api.schemas import parse_jobs as wire
 from headway.api.schemas import parse_queue as lanes
 from headway.api.schemas.parse_access import applied_of
-from headway.cli.backend.base import FollowedJob, ScheduleShown, every, fill, over
+from headway.cli.backend.base import FollowedJob, every, fill, over
 from headway.cli.backend.connection import Link, part
 from headway.cli.backend.http_access import HttpTenants, HttpTokens, HttpWebhooks
-from headway.cli.backend.http_client import PATHS, HttpClient
-from headway.cli.backend.http_groups import SCHEDULES, TEMPLATES, found
+from headway.cli.backend.http_client import HttpClient
+from headway.cli.backend.http_groups import PATHS, HttpGroups, HttpSchedules, HttpTemplates
 from headway.cli.output import Json
 from headway.engine.client.apply import Applying
 from headway.engine.monitoring.overview import Overview
@@ -30,9 +30,6 @@ from headway.model.jobs.states import State
 from headway.model.manifest import Manifest
 from headway.model.queue.policies import Concurrency
 from headway.model.queue.target import TargetState, TargetView
-from headway.model.schedules.definition import Schedule
-from headway.model.templates import Template
-from headway.store.groups.views import GroupView
 from headway.store.jobs.views import JobView, LogLine
 from headway.store.paging import MAX_LIMIT, Filters, Page, check_limit
 from headway.store.queue.lane_views import LaneView
@@ -102,7 +99,8 @@ class HttpBackend:
         view = self.view(job_id)
         if view.group is not None:
             with suppress(NotFound):
-                view = replace(view, group=self.group(view.group.id, view.group.kind).group)
+                path = PATHS[view.group.kind]
+                view = replace(view, group=plans.group_of(self.link.get(f"{path}/{view.group.id}")).group)
         return view, self._events(f"/api/jobs/{job_id}")
 
     def run(self, run_id: int) -> Run:
@@ -124,7 +122,7 @@ class HttpBackend:
     def make_of_template(
         self, template: int | str, params: Mapping[str, Any], wishes: Mapping[str, Any]
     ) -> tuple[int, bool]:
-        number = template if isinstance(template, int) else self.client.templates.get(template).id
+        number = template if isinstance(template, int) else int(self.templates.get(template)["template_id"])
         return self.client.make(None, number, params, dict(wishes))
 
     # --- watching ---
@@ -219,64 +217,21 @@ class HttpBackend:
 
     # --- groups, executions, schedules, templates ---
 
-    def list_groups(
-        self,
-        kind: str,
-        status: str | None,
-        limit: int,
-        cursor: str | None,
-        *,
-        schedule_id: int | None = None,
-    ) -> Page[GroupView]:
-        answer = self.link.get(
-            PATHS[kind], status=status, schedule_id=schedule_id, limit=check_limit(limit), cursor=cursor
-        )
-        return Page([plans.group_of(one) for one in answer["items"]], answer["next"])
+    @cached_property
+    def groups(self) -> HttpGroups:
+        return HttpGroups(self.link, "group")
 
-    def group(self, group_id: int, kind: str) -> GroupView:
-        return plans.group_of(self.link.get(f"{PATHS[kind]}/{group_id}"))
+    @cached_property
+    def executions(self) -> HttpGroups:
+        return HttpGroups(self.link, "execution")
 
-    def shown_group(self, group_id: int, kind: str) -> tuple[GroupView, list[Event]]:
-        return self.group(group_id, kind), self._events(f"{PATHS[kind]}/{group_id}")
+    @cached_property
+    def schedules(self) -> HttpSchedules:
+        return HttpSchedules(self.link)
 
-    def zones(self, schedule_ids: Iterable[int]) -> dict[int, str]:
-        """Returns the time zones of the schedules that still exist."""
-        known: dict[int, str] = {}
-        for number in sorted(set(schedule_ids)):
-            with suppress(NotFound):
-                known[number] = self.client.schedules.get(number).parsed.timezone
-        return known
-
-    def list_schedules(self, limit: int, cursor: str | None) -> tuple[Page[Schedule], Mapping[str, int]]:
-        answer = self.link.get(SCHEDULES, limit=check_limit(limit), cursor=cursor)
-        numbers: dict[str, int] = {}
-        for one in answer["items"]:
-            numbers |= plans.template_numbers(one)
-        return Page([plans.schedule_of(one) for one in answer["items"]], answer["next"]), numbers
-
-    def template_numbers(self, schedule: Schedule) -> Mapping[str, int]:
-        """Returns the numbers of a schedule's templates; empty for a schedule that was just deleted."""
-        with suppress(NotFound):
-            return plans.template_numbers(found(self.link, SCHEDULES, schedule.id))
-        return {}
-
-    def shown_schedule(self, which: int | str) -> ScheduleShown:
-        answer = found(self.link, SCHEDULES, which)
-        number = answer["schedule_id"]
-        recent = self.list_groups("execution", None, 5, None, schedule_id=number).items
-        ticks = self.client.schedules.ticks(number, limit=1).items
-        events = self._events(f"{SCHEDULES}/{number}")
-        numbers = plans.template_numbers(answer)
-        return ScheduleShown(plans.schedule_of(answer), numbers, recent, ticks[0] if ticks else None, events)
-
-    def schedule_named(self, name: str) -> Schedule | None:
-        with suppress(NotFound):
-            return self.client.schedules.get(name)
-        return None
-
-    def shown_template(self, which: int | str) -> tuple[Template, list[Event]]:
-        template = self.client.templates.get(which)
-        return template, self._events(f"{TEMPLATES}/{template.id}")
+    @cached_property
+    def templates(self) -> HttpTemplates:
+        return HttpTemplates(self.link)
 
     def apply(self, text: str, wanted: Manifest, file: str, *, dry_run: bool) -> tuple[Applying, dict[str, str]]:
         return applied_of(self.link.post("/api/apply", {"text": text, "file": file[-300:], "dry_run": dry_run}))

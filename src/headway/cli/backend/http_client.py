@@ -1,10 +1,9 @@
-"""Jobs, the queue, targets and groups over HTTP, with the methods of the local client."""
+"""Jobs, the queue and targets over HTTP, with the methods of the local client."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headway.api.schemas.parse_jobs import job_view
 from headway.cli.backend.connection import Link, given, part
@@ -13,28 +12,12 @@ from headway.errors import BadInput
 from headway.model.jobs.job import JobRecord
 from headway.model.values.json import instant_text
 
-if TYPE_CHECKING:
-    from headway.cli.backend.http_groups import HttpSchedules, HttpTemplates
-
 
 class HttpClient:
     """The client of a server: the methods of the local client, each as one HTTP request."""
 
     def __init__(self, link: Link) -> None:
         self.link = link
-        self.groups = HttpGroups(link)
-
-    @cached_property
-    def schedules(self) -> HttpSchedules:
-        from headway.cli.backend.http_groups import HttpSchedules
-
-        return HttpSchedules(self.link)
-
-    @cached_property
-    def templates(self) -> HttpTemplates:
-        from headway.cli.backend.http_groups import HttpTemplates
-
-        return HttpTemplates(self.link)
 
     # --- jobs ---
 
@@ -130,20 +113,3 @@ class HttpClient:
 
 def _job(found: Json) -> JobRecord:
     return job_view(found).job
-
-
-PATHS = {"group": "/api/job-groups", "execution": "/api/schedule-executions"}
-
-
-class HttpGroups:
-    """Groups and executions over HTTP."""
-
-    def __init__(self, link: Link) -> None:
-        self.link = link
-
-    def cancel(self, group_id: int, kind: str = "group") -> None:
-        self.link.post(f"{PATHS[kind]}/{group_id}/cancel")
-
-    def retry(self, group_id: int, kind: str = "group") -> int:
-        made, _ = self.link.create(f"{PATHS[kind]}/{group_id}/retry")
-        return int(made[f"{kind}_id"])

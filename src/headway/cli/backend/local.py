@@ -7,12 +7,12 @@ that the command uses.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from headway.cli.backend.base import LOOK_SECONDS, FollowedJob, ScheduleShown, every, fill, over
+from headway.cli.backend.base import LOOK_SECONDS, FollowedJob, every, fill, over
 from headway.engine.client.limits import lives, living
 from headway.errors import NotFound
 from headway.model.event import Event
@@ -27,6 +27,7 @@ from headway.store.queue import lane_views, lanes, queue_views, targets
 if TYPE_CHECKING:
     from headway.app import App
     from headway.cli.backend.local_access import LocalTenants, LocalTokens, LocalWebhooks
+    from headway.cli.backend.local_groups import LocalGroups, LocalSchedules, LocalTemplates
     from headway.config import Settings
     from headway.engine.client.apply import Applying
     from headway.engine.client.client import Client
@@ -37,10 +38,7 @@ if TYPE_CHECKING:
     from headway.model.manifest import Manifest
     from headway.model.queue.policies import Concurrency
     from headway.model.queue.target import TargetState, TargetView
-    from headway.model.schedules.definition import Schedule
-    from headway.model.templates import Template
     from headway.store.db import Database, Tx
-    from headway.store.groups.views import GroupView
     from headway.store.queue.lane_views import LaneView
     from headway.store.queue.queue_views import WaitingJob
     from headway.store.worker_views import WorkerView
@@ -244,82 +242,29 @@ class LocalBackend:
 
     # --- groups, executions, schedules, templates ---
 
-    def list_groups(
-        self,
-        kind: str,
-        status: str | None,
-        limit: int,
-        cursor: str | None,
-        *,
-        schedule_id: int | None = None,
-    ) -> Page[GroupView]:
-        from headway.store.groups import views as group_views
+    @cached_property
+    def groups(self) -> LocalGroups:
+        from headway.cli.backend.local_groups import LocalGroups
 
-        wishes = {"kind": kind, "status": status, "schedule_id": schedule_id, "limit": limit, "cursor": cursor}
-        with self.read() as tx:
-            return group_views.groups_page(tx, self.tenant_id, **wishes)  # type: ignore[arg-type]
+        return LocalGroups(self, "group")
 
-    def group(self, group_id: int, kind: str) -> GroupView:
-        from headway.store.groups import views as group_views
+    @cached_property
+    def executions(self) -> LocalGroups:
+        from headway.cli.backend.local_groups import LocalGroups
 
-        with self.read() as tx:
-            return group_views.group_view(tx, self.tenant_id, group_id, kind)
+        return LocalGroups(self, "execution")
 
-    def shown_group(self, group_id: int, kind: str) -> tuple[GroupView, list[Event]]:
-        from headway.store.groups import views as group_views
+    @cached_property
+    def schedules(self) -> LocalSchedules:
+        from headway.cli.backend.local_groups import LocalSchedules
 
-        with self.read() as tx:
-            found = group_views.group_view(tx, self.tenant_id, group_id, kind)
-            return found, job_views.history(tx, kind, group_id)
+        return LocalSchedules(self)
 
-    def zones(self, schedule_ids: Iterable[int]) -> dict[int, str]:
-        """Returns the current time zones of schedules, deleted ones included."""
-        from headway.store.schedules import schedules
+    @cached_property
+    def templates(self) -> LocalTemplates:
+        from headway.cli.backend.local_groups import LocalTemplates
 
-        with self.read() as tx:
-            known = schedules.kept(tx, self.tenant_id, set(schedule_ids))
-        return {number: schedule.parsed.timezone for number, schedule in known.items()}
-
-    def list_schedules(self, limit: int, cursor: str | None) -> tuple[Page[Schedule], Mapping[str, int]]:
-        """Lists schedules by name, with the numbers of the templates that they name."""
-        from headway.store import templates
-        from headway.store.schedules import schedules
-
-        with self.read() as tx:
-            page = schedules.listed(tx, self.tenant_id, limit=limit, cursor=cursor)
-            return page, templates.numbers(tx, self.tenant_id, page.items)
-
-    def template_numbers(self, schedule: Schedule) -> Mapping[str, int]:
-        from headway.store import templates
-
-        with self.read() as tx:
-            return templates.numbers(tx, self.tenant_id, [schedule])
-
-    def shown_schedule(self, which: int | str) -> ScheduleShown:
-        from headway.store import templates
-        from headway.store.groups import views as group_views
-        from headway.store.schedules import schedules
-
-        with self.read() as tx:
-            schedule = schedules.find(tx, self.tenant_id, which)
-            page = group_views.groups_page(tx, self.tenant_id, kind="execution", schedule_id=schedule.id, limit=5)
-            ticks = schedules.ledger(tx, schedule.id, limit=1).items
-            numbers = templates.numbers(tx, self.tenant_id, [schedule])
-            events = job_views.history(tx, "schedule", schedule.id)
-        return ScheduleShown(schedule, numbers, page.items, ticks[0] if ticks else None, events)
-
-    def schedule_named(self, name: str) -> Schedule | None:
-        from headway.store.schedules import schedules
-
-        with self.read() as tx:
-            return schedules.find_named(tx, self.tenant_id, name)
-
-    def shown_template(self, which: int | str) -> tuple[Template, list[Event]]:
-        from headway.store import templates
-
-        with self.read() as tx:
-            found = templates.find(tx, self.tenant_id, which)
-            return found, job_views.history(tx, "template", found.id)
+        return LocalTemplates(self)
 
     def apply(self, text: str, wanted: Manifest, file: str, *, dry_run: bool) -> tuple[Applying, dict[str, str]]:
         """Applies a manifest; returns its changes and the secrets of the webhooks that it created.

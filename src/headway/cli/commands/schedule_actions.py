@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,8 +16,7 @@ from headway.cli.job_selection import Yes, confirm, number_or_name
 
 if TYPE_CHECKING:
     from headway.cli.command import Desk
-    from headway.model.schedules.definition import Schedule
-    from headway.store.groups.views import GroupView
+    from headway.cli.output import Json
 
 NONE: list[str] = []
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name or number of the schedule.", show_default=False)]
@@ -31,7 +31,7 @@ def register(schedules: typer.Typer) -> None:
     def enable(call: Invocation, name: Name) -> None:
         """Enable a schedule: it fires from now on. Times that passed while it was disabled are not made up for."""
         with call.desk() as desk:
-            _answer(call, desk, desk.client.schedules.enable(number_or_name(name)), "enabled")
+            _answer(call, desk.schedules.enable(number_or_name(name)), "enabled")
 
     @command(schedules, "disable")
     def disable(
@@ -41,21 +41,21 @@ def register(schedules: typer.Typer) -> None:
     ) -> None:
         """Disable a schedule: it no longer fires. Existing executions continue."""
         with call.desk() as desk:
-            _answer(call, desk, desk.client.schedules.disable(number_or_name(name), reason=reason), "disabled")
+            _answer(call, desk.schedules.disable(number_or_name(name), reason=reason), "disabled")
 
     @command(schedules, "reset")
     def reset(call: Invocation, name: Name) -> None:
         """Repair a schedule whose times were decided by a clock that was ahead: a copy replaces it from now on."""
         with call.desk() as desk:
-            _answer(call, desk, desk.client.schedules.reset(number_or_name(name)), "reset")
+            _answer(call, desk.schedules.reset(number_or_name(name)), "reset")
 
     @command(schedules, "delete")
     def delete(call: Invocation, name: Name, yes: Yes = False) -> None:
         """Delete a schedule. Its executions and ticks stay; its name becomes free."""
         with call.desk() as desk:
-            schedule = desk.client.schedules.get(number_or_name(name))
-            confirm(f"delete the schedule {schedule.name!r}", yes=yes)
-            _answer(call, desk, desk.client.schedules.delete(schedule.id), "deleted")
+            schedule = desk.schedules.get(number_or_name(name))
+            confirm(f"delete the schedule {schedule['name']!r}", yes=yes)
+            _answer(call, desk.schedules.delete(schedule["schedule_id"]), "deleted")
 
     @command(schedules, "create")
     def create(
@@ -109,7 +109,7 @@ def register(schedules: typer.Typer) -> None:
         rest = {"catch_up": catch_up, "jitter": jitter, "note": note, "params": arguments.params(pairs or [], params)}
         made = Definition.parse({**given, **rest, **what})
         with call.workshop(app, task=task, resources=resource) as desk:
-            _answer(call, desk, desk.client.schedules.create(name, made.facts(), enabled=not disabled), "created")
+            _answer(call, desk.schedules.create(name, made.facts(), enabled=not disabled), "created")
 
     @command(schedules, "run")
     def run(
@@ -124,24 +124,18 @@ def register(schedules: typer.Typer) -> None:
         app: AppOption = None,
     ) -> int:
         """Run a schedule now, also a disabled one: creates one execution."""
-        from headway.api.schemas.groups import execution_json
         from headway.cli import arguments
         from headway.text.findings import NO_WORKER
 
         given = arguments.params(pairs or [], params)
         with call.desk(app, tasks=True) as desk:
-            made = desk.client.schedules.run(number_or_name(name), force, given)
+            made = desk.schedules.run(number_or_name(name), force=force, params=given)
+            number = made["execution_id"]
             if follow:
-                return _follow(call, desk, made)
-            view, alone = desk.group(made, "execution"), desk.alone()
-        if call.out.as_json:
-            call.out.data(execution_json(view, steps=True))
-            return 0
-        call.out.show(str(made))
-        if alone:
-            call.out.say(NO_WORKER.line)
-        else:
-            call.out.say(f"show it with `headway executions show {made}`")
+                return _follow(call, desk, number)
+            alone = desk.alone()
+        look = f"show it with `headway executions show {number}`"
+        call.out.answer(made, lambda: [str(number)], notes=[NO_WORKER.line if alone else look])
         return 0
 
     @command(schedules, "backfill")
@@ -156,82 +150,76 @@ def register(schedules: typer.Typer) -> None:
         app: AppOption = None,
     ) -> None:
         """Create executions for past times that did not fire, oldest first, one after another."""
-        from headway.cli.tables.groups import local
-        from headway.model.values.json import instant_text
-
         with call.desk(app, tasks=True) as desk:
-            verbs = desk.client.schedules
-            schedule = verbs.get(number_or_name(name))
-            zone = schedule.parsed.timezone
+            schedule = desk.schedules.get(number_or_name(name))
+            number, zone = schedule["schedule_id"], schedule["timezone"]
             first, last = _moment(since, zone, "since"), None if until is None else _moment(until, zone, "until") - 1
             end = desk.stored_now() if last is None else last
-            times = verbs.backfill(schedule.id, first, end, dry_run=True)
-            made = [] if dry_run else verbs.backfill(schedule.id, first, end)
-        if call.out.as_json:
-            call.out.data({"times": [instant_text(at) for at in times], "executions": made})
-            return
-        for at in times if dry_run else ():
-            call.out.show(f"{local(at, zone)} ({zone})")
-        for number in made:
-            call.out.show(str(number))
-        if dry_run or not times:
-            count = f"{len(times)} executions would be created"
-            call.out.say(count if times else "nothing to backfill: every time of that period has fired")
-        else:
-            listing = f"`headway executions ls --schedule {schedule.id}`"
-            call.out.say(f"{len(made)} executions created, which run one after another: see {listing}")
+            done = desk.schedules.backfill(number, first, end, dry_run=dry_run)
+        call.out.answer(
+            done,
+            lambda: _times(done["times"], zone) if dry_run else map(str, done["executions"]),
+            notes=[_backfilled(done, number, dry_run=dry_run)],
+        )
 
 
-def _answer(call: Invocation, desk: Desk, schedule: Schedule, said: str) -> None:
-    from headway.api.schemas.groups import in_words, schedule_json
+def _times(times: Sequence[str], zone: str) -> list[str]:
+    from headway.cli.tables.times import local
+
+    return [f"{local(at, zone)} ({zone})" for at in times]
+
+
+def _backfilled(done: Json, number: int, *, dry_run: bool) -> str:
+    if not done["times"]:
+        return "nothing to backfill: every time of that period has fired"
+    if dry_run:
+        return f"{len(done['times'])} executions would be created"
+    listing = f"`headway executions ls --schedule {number}`"
+    return f"{len(done['executions'])} executions created, which run one after another: see {listing}"
+
+
+def _answer(call: Invocation, schedule: Json, said: str) -> None:
     from headway.cli.output import visible
-    from headway.cli.tables.groups import local
+    from headway.cli.tables.times import local
 
-    if call.out.as_json:
-        call.out.data(schedule_json(schedule, desk.template_numbers(schedule)))
-        return
-    zone = schedule.parsed.timezone
-    soon = f"; next {local(schedule.next_at, zone)} ({zone})" if schedule.next_at is not None else ""
-    call.out.show(f"{visible(schedule.name)} {said}: {in_words(schedule.parsed)}{soon}")
+    zone, then = schedule["timezone"], schedule["next_run_at"]
+    soon = f"; next {local(then, zone)} ({zone})" if then is not None else ""
+    call.out.answer(schedule, lambda: [f"{visible(schedule['name'])} {said}: {schedule['sentence']}{soon}"])
 
 
-def _follow(call: Invocation, desk: Desk, execution_id: int) -> int:
-    from headway.api.schemas.groups import execution_json
+def _follow(call: Invocation, desk: Desk, number: int) -> int:
     from headway.cli.tables.groups import group_remedies, step_table
     from headway.text.findings import NO_WORKER
 
     if desk.alone():
-        call.out.say(f"execution {execution_id} waits: {NO_WORKER.sentence}; {NO_WORKER.remedy.line}")
+        call.out.say(f"execution {number} waits: {NO_WORKER.sentence}; {NO_WORKER.remedy.line}")
     try:
-        view = _to_the_end(call, desk, execution_id)
+        execution = _to_the_end(call, desk, number)
     except KeyboardInterrupt:
-        call.out.say(f"execution {execution_id} continues: headway executions show {execution_id}, or cancel")
+        call.out.say(f"execution {number} continues: headway executions show {number}, or cancel")
         return 130
-    group = view.group
-    if call.out.as_json:
-        call.out.data(execution_json(view, steps=True))
-    else:
-        call.out.show(step_table(view, desk.now()))
-    call.out.say(f"execution {group.id} {group.status}" + (f": {group.error}" if group.error else ""))
-    for line in group_remedies(view):
+    call.out.answer(execution, lambda: [step_table(execution, desk.now())])
+    status, error = execution["status"], execution["error"]
+    call.out.say(f"execution {number} {status}" + (f": {error}" if error else ""))
+    for line in group_remedies(execution):
         call.out.say(line)
-    return 0 if group.status == "COMPLETED" else 1
+    return 0 if status == "COMPLETED" else 1
 
 
-def _to_the_end(call: Invocation, desk: Desk, execution_id: int) -> GroupView:
+def _to_the_end(call: Invocation, desk: Desk, number: int) -> Json:
     """Prints each change of a step until the execution has ended or is held; returns its last state."""
     from headway.cli.backend.base import LOOK_SECONDS
 
     printed: dict[str, tuple[int, str]] = {}
     while True:
-        view = desk.group(execution_id, "execution")
-        for step in view.steps:
-            state = (step.job_id, step.status.name)
-            if printed.get(step.step) != state:
-                call.out.say(f"{step.step}: job {step.job_id} {step.status.name}")
-                printed[step.step] = state
-        if view.group.finished_at is not None or view.held_by:
-            return view
+        execution = desk.executions.get(number)
+        for step in execution["steps"]:
+            state = (step["job_id"], step["status"])
+            if printed.get(step["step"]) != state:
+                call.out.say(f"{step['step']}: job {step['job_id']} {step['status']}")
+                printed[step["step"]] = state
+        if execution["finished_at"] is not None or execution["held_by"]:
+            return execution
         time.sleep(LOOK_SECONDS)
 
 

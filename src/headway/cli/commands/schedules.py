@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headway.cli.command import Invocation, command, family
 from headway.cli.commands import schedule_actions, schedules_import
-from headway.cli.commands.jobs import Cursor, Limit, more
+from headway.cli.commands.jobs import Cursor, Limit
 from headway.cli.commands.schedule_actions import Name, Zone
 from headway.cli.job_selection import number_or_name
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from headway.cli.command import Desk
+    from headway.cli.output import Json
 
 schedules = family("List, create, enable, disable, run and backfill schedules.")
 Count = Annotated[int, typer.Option("--count", "-n", metavar="N", help="Number of times to show.")]
@@ -19,72 +26,63 @@ Count = Annotated[int, typer.Option("--count", "-n", metavar="N", help="Number o
 @command(schedules, "ls")
 def ls(call: Invocation, limit: Limit = 20, cursor: Cursor = None) -> None:
     """List schedules by name, with their state, next time and last time."""
-    from headway.api.schemas.groups import schedule_json
-    from headway.cli.tables.groups import schedule_table
+    from headway.cli.tables.schedules import schedule_table
 
+    empty = (
+        "no schedules yet",
+        "create one: headway schedules create nightly --cron '30 2 * * *' --task TASK",
+        "or several, from a file: headway apply FILE; from a crontab: headway schedules import FILE",
+    )
     with call.desk() as desk:
-        page, numbers = desk.list_schedules(limit, cursor)
-        now = desk.now()
-    if call.out.as_json:
-        call.out.data({"items": [schedule_json(schedule, numbers) for schedule in page.items], "next": page.next})
-    elif not page.items:
-        call.out.say("no schedules yet")
-        call.out.say("create one: headway schedules create nightly --cron '30 2 * * *' --task TASK")
-        call.out.say("or several, from a file: headway apply FILE; from a crontab: headway schedules import FILE")
-    else:
-        call.out.show(schedule_table(page.items, now))
-        more(call, page.next)
+        page, now = desk.schedules.page(limit, cursor), desk.now()
+    call.out.page(page, lambda found: schedule_table(found, now), empty=empty)
 
 
 @command(schedules, "show")
 def show(call: Invocation, name: Name) -> None:
     """Show a schedule with its steps, last executions and history."""
-    from headway.api.schemas.groups import execution_json, schedule_json
-    from headway.api.schemas.jobs import event_json
-    from headway.cli.tables.groups import execution_table, schedule_page, schedule_remedies, wish_table
-    from headway.cli.tables.jobs import event_table
-
     with call.desk() as desk:
-        schedule, numbers, recent, last, events = desk.shown_schedule(number_or_name(name))
-        now = desk.now()
-    if call.out.as_json:
-        executions = [execution_json(view) for view in recent]
-        more_fields = {"executions": executions, "events": [event_json(event) for event in events]}
-        call.out.data({**schedule_json(schedule, numbers), **more_fields})
-        return
-    definition = schedule.parsed
-    call.out.show(schedule_page(schedule, now))
-    if definition.steps:
-        call.out.show("", wish_table(definition.steps))
-    if recent:
-        call.out.show("", execution_table(recent, {schedule.id: definition.timezone}, now))
-    call.out.show("", event_table([_brief(event) for event in events], now))
-    for line in schedule_remedies(schedule, last, now):
-        call.out.say(line)
+        schedule = desk.schedules.shown(number_or_name(name))
+        call.out.answer(schedule, lambda: _page(schedule, desk.now()), notes=_remedies(desk, schedule))
 
 
-def _brief(event: Any) -> Any:
+def _page(schedule: Json, now: int) -> Iterator[RenderableType]:
+    from headway.cli.tables.events import event_table
+    from headway.cli.tables.groups import execution_table
+    from headway.cli.tables.schedules import schedule_page, wish_table
+
+    yield schedule_page(schedule, now)
+    if schedule["steps"]:
+        yield from ("", wish_table(schedule["steps"]))
+    if schedule["executions"]:
+        zones = {schedule["schedule_id"]: schedule["timezone"]}
+        yield from ("", execution_table(schedule["executions"], zones, now))
+    yield from ("", event_table([_brief(event) for event in schedule["events"]], now))
+
+
+def _brief(event: Json) -> Json:
     """Removes the definition from an event, which does not fit into a line."""
-    import json
-    from dataclasses import replace
+    return {**event, "data": {name: fact for name, fact in event["data"].items() if name in ("reason", "origin")}}
 
-    kept = {name: value for name, value in json.loads(event.data).items() if name in ("reason", "origin")}
-    return replace(event, data=json.dumps(kept))
+
+def _remedies(desk: Desk, schedule: Json, *, ticked: bool = True) -> Iterator[str]:
+    """Yields why a schedule does not fire; with `ticked` also why its last tick was skipped."""
+    from headway.cli.tables.schedules import schedule_remedies
+
+    number = schedule["schedule_id"]
+    ticks = desk.schedules.ticks(number, 1, None)["items"] if ticked else []
+    yield from schedule_remedies(schedule, desk.schedules.decided_ahead(number), ticks[0] if ticks else None)
 
 
 @command(schedules, "next")
 def next_(call: Invocation, name: Name, count: Count = 5) -> None:
     """Show the next times of a schedule, in UTC and in its own time zone."""
-    from headway.cli.tables.groups import schedule_remedies
-
     with call.desk() as desk:
-        which = number_or_name(name)
-        times, schedule = desk.client.schedules.preview(which, count), desk.client.schedules.get(which)
-        now = desk.now()
-    _show_times(call, schedule.parsed, times, {"schedule_id": schedule.id})
-    if not call.out.as_json:
-        for line in schedule_remedies(schedule, None, now):
-            call.out.say(line)
+        times = desk.schedules.next_times(number_or_name(name), count)
+        _show_times(call, times)
+        if not call.out.as_json:
+            for line in _remedies(desk, desk.schedules.get(times["schedule_id"]), ticked=False):
+                call.out.say(line)
 
 
 @command(schedules, "preview")
@@ -96,6 +94,7 @@ def preview(
     after: Annotated[str | None, typer.Option(metavar="WHEN", help="First time to consider (default: now).")] = None,
 ) -> None:
     """Explain a cron expression: a sentence, and its next times. Needs no database."""
+    from headway.api.schemas.groups import in_words, preview_json
     from headway.cli import arguments
     from headway.clock import SystemClock
     from headway.engine.client.schedules import upcoming
@@ -107,39 +106,32 @@ def preview(
     begin = arguments.moment(after, field="after")
     made = Definition.parse({"cron": cron, "timezone": timezone, "steps": [{"task": "preview"}]})
     now = SystemClock().now() if begin is None else begin - 1
-    _show_times(call, made, upcoming(made, 0, now, count), {"cron": made.cron})
+    items = [preview_json(time) for time in upcoming(made, 0, now, count)]
+    about = {"cron": made.cron, "timezone": made.timezone, "sentence": in_words(made)}
+    _show_times(call, {**about, "items": items, "next": None})
 
 
-def _show_times(call: Invocation, definition: Any, times: Any, what: dict[str, Any]) -> None:
-    from headway.api.schemas.groups import in_words, preview_json
-    from headway.cli.tables.groups import preview_table
+def _show_times(call: Invocation, times: Json) -> None:
+    from headway.cli.tables.schedules import preview_table
 
-    sentence, zone = in_words(definition), definition.timezone
-    if call.out.as_json:
-        items = [preview_json(time) for time in times]
-        call.out.data({**what, "timezone": zone, "sentence": sentence, "items": items, "next": None})
-        return
-    call.out.show(sentence)
-    if times:
-        call.out.show(preview_table(times, zone if zone != "UTC" else "LOCAL"))
+    def shown() -> Iterator[RenderableType]:
+        yield times["sentence"]
+        if times["items"]:
+            yield preview_table(times["items"], times["timezone"] if times["timezone"] != "UTC" else "LOCAL")
+
+    call.out.answer(times, shown)
 
 
 @command(schedules, "ticks")
 def ticks(call: Invocation, name: Name, limit: Limit = 20, cursor: Cursor = None) -> None:
     """List the ticks of a schedule, the latest first: fired, skipped, missed or coalesced, and why."""
-    from headway.api.schemas.groups import tick_json
-    from headway.cli.tables.groups import tick_table
+    from headway.cli.tables.schedules import tick_table
 
+    empty = ["no tick is decided yet: a process with the role scheduler decides them (`headway up`)"]
     with call.desk() as desk:
-        schedule = desk.client.schedules.get(number_or_name(name))
-        page = desk.client.schedules.ticks(schedule.id, limit=limit, cursor=cursor)
-    if call.out.as_json:
-        call.out.data({"items": [tick_json(tick) for tick in page.items], "next": page.next})
-    elif not page.items:
-        call.out.say("no tick is decided yet: a process with the role scheduler decides them (`headway up`)")
-    else:
-        call.out.show(tick_table(page.items, schedule.parsed.timezone))
-        more(call, page.next)
+        schedule = desk.schedules.get(number_or_name(name))
+        page = desk.schedules.ticks(schedule["schedule_id"], limit, cursor)
+    call.out.page(page, lambda found: tick_table(found, schedule["timezone"]), empty=empty)
 
 
 schedule_actions.register(schedules)

@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,7 @@ from headway.cli.command import Invocation, command
 
 if TYPE_CHECKING:
     from headway.cli.command import Desk
+    from headway.cli.output import Json
     from headway.model.schedules.crontab import Crontab, CrontabEntry
     from headway.model.schedules.definition import Definition
 
@@ -62,7 +63,7 @@ def register(schedules: typer.Typer) -> None:
             if not dry_run:
                 for line in wanted:
                     if not line.there:
-                        desk.client.schedules.create(line.name, line.definition.facts(), enabled=not disabled)
+                        desk.schedules.create(line.name, line.definition.facts(), enabled=not disabled)
         _answer(call, found, wanted, zone, dry_run=dry_run)
 
 
@@ -110,7 +111,7 @@ def _named(desk: Desk, file: str, found: Crontab) -> list[ImportedLine]:
     problems, wanted, taken = [], [], set[str]()
     for entry in found.entries:
         try:
-            definition = desk.client.schedules.check(entry.definition)
+            definition = desk.schedules.check(entry.definition)
         except BadInput as error:
             problems.append(f"line {entry.line}: {error}")
             continue
@@ -128,32 +129,35 @@ def _name(desk: Desk, entry: CrontabEntry, definition: Definition, taken: set[st
         number += 1
         if name in taken:
             continue
-        stored = desk.schedule_named(name)
-        if stored is None or stored.parsed == definition:
+        stored = desk.schedules.named(name)
+        if stored is None or _definition_of(stored) == definition:
             return ImportedLine(entry, name, definition, stored is not None)
+
+
+def _definition_of(schedule: Json) -> Definition:
+    """Parses the definition in the JSON of a schedule."""
+    from headway.model.schedules.definition import FIELDS, Definition
+
+    facts = {name: schedule[name] for name in FIELDS if schedule[name] not in (None, {})}
+    if "steps" in facts:
+        facts["steps"] = [{name: step[name] for name in step if name != "template_id"} for step in facts["steps"]]
+    return Definition.parse(facts)
 
 
 def _answer(call: Invocation, found: Crontab, wanted: list[ImportedLine], zone: str, *, dry_run: bool) -> None:
     from headway.api.schemas.groups import in_words
 
-    made = [line for line in wanted if not line.there]
-    if call.out.as_json:
-        items: list[dict[str, Any]] = [
-            {
-                "line": line.entry.line,
-                "name": line.name,
-                "made": not line.there and not dry_run,
-                **line.definition.facts(),
-            }
-            for line in wanted
-        ]
-        call.out.data({"items": items, "left_out": list(found.left_out), "timezone": zone, "next": None})
-        return
-    for line in wanted:
-        sign = "=" if line.there else "+"
-        call.out.show(f"{sign} {line.name}: {in_words(line.definition)} (line {line.entry.line})")
-    for text in found.left_out:
-        call.out.say(f"left out: {text}")
-    there = f", {len(wanted) - len(made)} already existed" if len(made) < len(wanted) else ""
+    items: list[Json] = [
+        {"line": line.entry.line, "name": line.name, "made": not line.there and not dry_run, **line.definition.facts()}
+        for line in wanted
+    ]
+    data = {"items": items, "left_out": list(found.left_out), "timezone": zone, "next": None}
+    lines = [
+        f"{'=' if line.there else '+'} {line.name}: {in_words(line.definition)} (line {line.entry.line})"
+        for line in wanted
+    ]
+    made = sum(not line.there for line in wanted)
+    there = f", {len(wanted) - made} already existed" if made < len(wanted) else ""
     verb = "would be created" if dry_run else "created"
-    call.out.say(f"{len(made)} schedule{'' if len(made) == 1 else 's'} {verb}{there}; times are in {zone}")
+    summary = f"{made} schedule{'' if made == 1 else 's'} {verb}{there}; times are in {zone}"
+    call.out.answer(data, lambda: lines, notes=[*(f"left out: {text}" for text in found.left_out), summary])

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headway.cli.command import Invocation, command, family
-from headway.cli.commands.jobs import Cursor, Limit, more
+from headway.cli.commands.jobs import Cursor, Limit
 from headway.cli.commands.run import AppOption, Follow, make_of_template
 from headway.cli.job_options import NewJobOptions, StoredOptions, present
 from headway.cli.job_selection import number_or_name
 
 if TYPE_CHECKING:
-    from headway.model.templates import Template
+    from headway.cli.output import Json
 
 NONE: list[str] = []
 templates = family("List, create, change, archive and run templates, stored defaults for a task.")
@@ -44,51 +44,30 @@ def ls(
     cursor: Cursor = None,
 ) -> None:
     """List templates, the oldest first."""
-    from headway.api.schemas.groups import template_json
-    from headway.cli.tables.groups import template_table
-    from headway.store.paging import check_limit, make_cursor, read_cursor
+    from headway.cli.tables.templates import template_table
 
-    after = 0 if cursor is None else read_cursor(cursor)
+    empty = ("no templates yet", "create one: headway templates create NAME --task TASK name=value")
     with call.desk() as desk:
-        found = desk.client.templates.list(after=after, archived=archived, limit=check_limit(limit) + 1)
-    shown = found[:limit]
-    rest = make_cursor(shown[-1].id) if len(found) > limit else None
-    if call.out.as_json:
-        call.out.data({"items": [template_json(template) for template in shown], "next": rest})
-    elif not shown:
-        call.out.say("no templates yet")
-        call.out.say("create one: headway templates create NAME --task TASK name=value")
-    else:
-        call.out.show(template_table(shown))
-        more(call, rest)
+        page = desk.templates.page(limit, cursor, archived=archived)
+    call.out.page(page, template_table, empty=empty)
 
 
 @command(templates, "show")
 def show(call: Invocation, name: Name) -> None:
     """Show a template with its history."""
-    from headway.api.schemas.groups import template_json
-    from headway.api.schemas.jobs import event_json
-    from headway.cli.tables.groups import template_page
-    from headway.cli.tables.jobs import event_table
+    from headway.cli.tables.events import event_table
+    from headway.cli.tables.templates import template_page
 
     with call.desk() as desk:
-        template, events = desk.shown_template(number_or_name(name))
-        now = desk.now()
-    if call.out.as_json:
-        call.out.data({**template_json(template), "events": [event_json(event) for event in events]})
-    else:
-        call.out.show(template_page(template, now), "", event_table(events, now))
+        template, now = desk.templates.shown(number_or_name(name)), desk.now()
+    call.out.answer(template, lambda: [template_page(template, now), "", event_table(template["events"], now)])
 
 
-def _answer(call: Invocation, template: Template, said: str) -> None:
-    from headway.api.schemas.groups import template_json
+def _answer(call: Invocation, template: Json, said: str) -> None:
     from headway.cli.output import visible
 
-    if call.out.as_json:
-        call.out.data(template_json(template))
-        return
-    facts = f"template {template.id} of {template.task}, version {template.version}"
-    call.out.show(f"{visible(template.name)} {said}: {facts}")
+    facts = f"template {template['template_id']} of {template['task']}, version {template['version']}"
+    call.out.answer(template, lambda: [f"{visible(template['name'])} {said}: {facts}"])
 
 
 @command(templates, "create")
@@ -107,7 +86,7 @@ def create(
     fields = options.fields()
     fields["params"] = arguments.params(pairs or [], params)
     with call.workshop(app, task=task, resources=options.resource) as desk:
-        _answer(call, desk.client.templates.create(name, task, **fields), "created")
+        _answer(call, desk.templates.create(name, task, **fields), "created")
 
 
 @command(templates, "edit")
@@ -139,10 +118,10 @@ def edit(
     if not fields and not given and params is None:
         raise BadInput("no change given: give name=value, --params or an option, see `headway templates edit --help`")
     with call.workshop(app) if app else call.desk() as desk:
-        before = desk.client.templates.get(number_or_name(name))
+        before = desk.templates.get(number_or_name(name))
         if given or params is not None:  # `name=value` changes single params; the version guards the others
-            fields["params"] = given if params is not None else {**before.params, **given}
-        changed = desk.client.templates.edit(before.id, if_version=before.version, **fields)
+            fields["params"] = given if params is not None else {**before["params"], **given}
+        changed = desk.templates.edit(before["template_id"], if_version=before["version"], **fields)
         _answer(call, changed, "changed")
 
 
@@ -150,7 +129,7 @@ def edit(
 def archive(call: Invocation, name: Name) -> None:
     """Archive a template: it creates no more jobs. Existing jobs stay; its name becomes free."""
     with call.desk() as desk:
-        _answer(call, desk.client.templates.archive(number_or_name(name)), "archived")
+        _answer(call, desk.templates.archive(number_or_name(name)), "archived")
 
 
 @command(templates, "run")
