@@ -7,11 +7,13 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headway.cli.backend.base import Backend
 from headway.cli.backend.connection import Link, clock_ahead
 from headway.cli.backend.http import HttpBackend
 from headway.cli.backend.http_errors import error_of
@@ -20,6 +22,8 @@ from headway.cli.backend.server_option import ServerAddress
 from headway.cli.command import SHARED
 from headway.cli.main import hint_of
 from headway.clock import SECOND
+from headway.model.jobs.states import State
+from headway.store.paging import Filters
 from headway.testing import drain, isolated
 from tests.support import shop
 from tests.support.cli import Answer, Here, until
@@ -350,7 +354,21 @@ def test_both_backends_answer_the_same_bytes(site: Site) -> None:
     token = client.tokens.create("root", "admin", tenant=None)[1]
     link = Link(ServerAddress(site.url, token), print)
     local, remote = LocalBackend(site.app.settings, lambda: client), HttpBackend(link)
-    reads: list[Callable[[LocalBackend | HttpBackend], Any]] = [
+    reads: list[Callable[[Backend], Any]] = [
+        lambda desk: desk.jobs.page(Filters(), 200, None),
+        lambda desk: desk.jobs.page(Filters(target="desk/1"), 1, None),
+        lambda desk: desk.jobs.runs(Filters(statuses=frozenset({State.FAILED})), 2, None),
+        lambda desk: desk.jobs.numbers(Filters(task="shop.give_up"), unretried=True),
+        *(partial(lambda number, desk: desk.jobs.shown(number), number) for number in range(1, 16)),
+        lambda desk: desk.jobs.run(5),
+        lambda desk: desk.jobs.explain(4),
+        lambda desk: desk.jobs.log(1, None),
+        lambda desk: desk.queue.page(20),
+        lambda desk: desk.queue.limits(),
+        lambda desk: desk.targets.page((), 1, None),
+        lambda desk: desk.targets.shown("desk/1"),
+        lambda desk: desk.overview(),
+        lambda desk: desk.workers(),
         lambda desk: desk.groups.page(50, None, status=None),
         lambda desk: desk.groups.get(1),
         lambda desk: desk.groups.shown(1),

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -18,12 +18,11 @@ from headway.cli.output import Out
 
 if TYPE_CHECKING:
     from headway.app import App
+    from headway.cli.backend.base import Backend
     from headway.cli.backend.http import HttpBackend
     from headway.cli.backend.local import LocalBackend
     from headway.cli.backend.server_option import ServerAddress
     from headway.config import Settings
-
-    Desk: TypeAlias = LocalBackend | HttpBackend
 
 SHARED: dict[str, Any] = {
     "as_json": Annotated[bool, typer.Option("--json", help="Answer in JSON.")],
@@ -85,7 +84,7 @@ class Invocation:
             raise BadInput(text, code="local_only", field="server")
 
     @contextmanager
-    def desk(self, app: str | None = None, *, tasks: bool = False) -> Iterator[Desk]:
+    def desk(self, app: str | None = None, *, tasks: bool = False) -> Iterator[Backend]:
         """Opens a server, or an existing database; never creates a database.
 
         With `tasks` the local backend also knows the tasks of the app.
@@ -114,7 +113,7 @@ class Invocation:
     @contextmanager
     def workshop(
         self, app: str | None = None, *, bare: bool = False, task: str | None = None, resources: Sequence[str] = ()
-    ) -> Iterator[Desk]:
+    ) -> Iterator[Backend]:
         """Opens a server, or a database for writing together with the app's tasks.
 
         A missing database is created. With `bare` only the built-in tasks are known.

@@ -7,78 +7,73 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from headway.cli.backend.base import FollowedJob, over
-from headway.cli.output import Out, one_line
-from headway.cli.tables.jobs import about, line_text
-from headway.model.jobs.states import State
-from headway.store.jobs.views import JobView, LogLine
+from headway.cli.output import Json, Out, one_line
+from headway.cli.tables.jobs import line_text
+from headway.cli.tables.times import about, moment
 from headway.text.findings import NO_WORKER
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from headway.cli.command import Desk
+    from headway.cli.backend.base import Backend
 
 
-def succeeded(view: JobView) -> bool:
-    return view.job.status in (State.COMPLETED, State.SKIPPED)
+def succeeded(job: Json) -> bool:
+    return job["status"] in ("COMPLETED", "SKIPPED")
 
 
 class Follower:
     """Follows one job and the automatic retries after it."""
 
-    def __init__(self, desk: Desk, out: Out, job_id: int) -> None:
+    def __init__(self, desk: Backend, out: Out, job_id: int) -> None:
         self.desk = desk
         self.out = out
         self.job_id = job_id
-        self.said: State | None = None
+        self.said: str | None = None
 
-    def follow(self) -> JobView:
-        """Prints the log until the last job of the chain has ended or is held; returns its view."""
+    def follow(self) -> Json:
+        """Prints the log until the last job of the chain has ended or is held; returns it."""
         with self._bar() as bar:
             while True:
                 seen = self._to_the_end(bar)
                 if seen.retry is None:
-                    return seen.view
-                self._go_on(seen.view, seen.retry)
+                    return seen.job
+                self._go_on(seen.job, seen.retry)
 
     def _to_the_end(self, bar: Progress | None) -> FollowedJob:
         """Follows one job until it has ended, is held or has a retry; returns its last state."""
-        for seen in self.desk.follow(self.job_id):
+        for seen in self.desk.jobs.follow(self.job_id):
             for line in seen.lines:
                 self._print(line, bar)
-            self._tell(seen.view, bar)
-            if seen.retry is not None or over(seen.view.job.status):
+            self._tell(seen.job, bar)
+            if seen.retry is not None or over(seen.job["status"]):
                 return seen
         raise AssertionError("the backend stopped following a job before the job ended")
 
-    def _go_on(self, view: JobView, retry: JobView) -> None:
-        error = one_line((view.run.error if view.run and view.run.error else "").split("\n")[0])
-        now = self.desk.now()
-        wait = max(0.0, ((retry.job.not_before or now) - now) / 1e6)
-        self.out.say(f"job {view.job.id} failed: {error}; retry in {about(wait)} as job {retry.job.id}")
-        self.job_id, self.said = retry.job.id, None
+    def _go_on(self, job: Json, retry: Json) -> None:
+        error = one_line((job["run"]["error"] if job["run"] and job["run"]["error"] else "").split("\n")[0])
+        now, start = self.desk.now(), retry["not_before"]
+        wait = 0.0 if start is None else max(0.0, (moment(start) - now) / 1e6)
+        self.out.say(f"job {job['job_id']} failed: {error}; retry in {about(wait)} as job {retry['job_id']}")
+        self.job_id, self.said = retry["job_id"], None
 
-    def _tell(self, view: JobView, bar: Progress | None) -> None:
-        if view.job.status is not self.said:
-            self.said = view.job.status
-            if self.said is State.QUEUED:
-                self._tell_why(view)
+    def _tell(self, job: Json, bar: Progress | None) -> None:
+        if job["status"] != self.said:
+            self.said = job["status"]
+            if self.said == "QUEUED":
+                self._tell_why(job)
         if bar is not None and bar.task_ids:
-            report = view.report
+            progress = job["progress"] or {"done": 0, "total": None, "label": None}
+            words = f"job {job['job_id']} {job['status']} {progress['label'] or ''}"
             bar.update(
-                bar.task_ids[0],
-                description=one_line(
-                    f"job {view.job.id} {view.job.status.name} {report.label or '' if report else ''}"
-                ),
-                completed=report.done or 0 if report else 0,
-                total=report.total if report else None,
+                bar.task_ids[0], description=one_line(words), completed=progress["done"], total=progress["total"]
             )
 
-    def _tell_why(self, view: JobView) -> None:
+    def _tell_why(self, job: Json) -> None:
         if self.desk.alone():
-            self.out.say(f"job {view.job.id} waits: {NO_WORKER.sentence}; {NO_WORKER.remedy.line}")
+            self.out.say(f"job {job['job_id']} waits: {NO_WORKER.sentence}; {NO_WORKER.remedy.line}")
 
-    def _print(self, line: LogLine, bar: Progress | None) -> None:
+    def _print(self, line: Json, bar: Progress | None) -> None:
         text = line_text(line)
         if self.out.as_json:
             self.out.say(text)

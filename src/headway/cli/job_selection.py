@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +13,8 @@ from headway.cli.command import Invocation, OptionGroup
 from headway.cli.output import one_line, visible
 
 if TYPE_CHECKING:
-    from headway.cli.command import Desk
+    from headway.cli.backend.base import Backend
+    from headway.cli.output import Json
     from headway.errors import HeadwayError
     from headway.store.paging import Filters
 
@@ -105,7 +106,7 @@ class JobFilterOptions(OptionGroup):
             group_id=self.group,
         )
 
-    def of_schedule(self, desk: Desk, wanted: Filters) -> Filters:
+    def of_schedule(self, desk: Backend, wanted: Filters) -> Filters:
         """Restricts the filter to the executions of the schedule.
 
         A deleted schedule is found by its number only.
@@ -116,7 +117,7 @@ class JobFilterOptions(OptionGroup):
 
 
 def choose(
-    call: Invocation, desk: Desk, verb: str, ids: Sequence[int], filters: JobFilterOptions, *, yes: bool
+    call: Invocation, desk: Backend, verb: str, ids: Sequence[int], filters: JobFilterOptions, *, yes: bool
 ) -> list[int]:
     """Returns the jobs of a verb, by number or by filter.
 
@@ -138,7 +139,7 @@ def choose(
         # A cancelled, PAUSED or ERROR job is retried by number or with --status only.
         usual = {State.FAILED} if verb == "retry" else MOVES[Verb(verb)]
         wanted = replace(wanted, statuses=frozenset(usual))
-    chosen = desk.job_ids(wanted, unretried=verb == "retry")  # a job that has a retry is left out
+    chosen = desk.jobs.numbers(wanted, unretried=verb == "retry")  # a job that has a retry is left out
     if not chosen:
         call.out.say("no job matches: nothing was changed")
     else:
@@ -158,7 +159,7 @@ def number_or_name(text: str) -> int | str:
     return int(text)
 
 
-def schedule_number(desk: Desk, text: str) -> int:
+def schedule_number(desk: Backend, text: str) -> int:
     """Returns the number of a schedule; looks a name up."""
     which = number_or_name(text)
     return which if isinstance(which, int) else int(desk.schedules.get(which)["schedule_id"])
@@ -177,7 +178,7 @@ def confirm(what: str, *, yes: bool) -> None:
         raise Refused("nothing was changed")
 
 
-def apply(call: Invocation, desk: Desk, ids: Sequence[int], change: Callable[[int], Any], said: str) -> int:
+def apply(call: Invocation, desk: Backend, ids: Sequence[int], change: Callable[[int], int], said: str) -> int:
     """Applies a change to each job and prints the outcome; returns the highest exit code of the refusals.
 
     With a single job its refusal is raised instead.
@@ -189,7 +190,7 @@ def apply(call: Invocation, desk: Desk, ids: Sequence[int], change: Callable[[in
     refused: list[HeadwayError] = []
     for job_id in ids:
         try:
-            done.append(change(job_id).id)
+            done.append(change(job_id))
         except Unreachable:
             raise
         except HeadwayError as error:
@@ -200,19 +201,20 @@ def apply(call: Invocation, desk: Desk, ids: Sequence[int], change: Callable[[in
     return max(map(code_of, refused), default=0)
 
 
-def _answer(call: Invocation, desk: Desk, done: Sequence[int], refused: Sequence[HeadwayError], said: str) -> None:
-    from headway.api.schemas.jobs import job_json
+def _answer(call: Invocation, desk: Backend, done: Sequence[int], refused: Sequence[HeadwayError], said: str) -> None:
+    changed = desk.jobs.many(done)
+    if not call.out.as_json:
+        for error in refused:
+            call.out.say(f"headway: {one_line(str(error))}")
+    errors = [{"code": error.code, "message": str(error)} for error in refused]
+    call.out.answer(
+        {"items": changed, "errors": errors, "next": None}, lambda: [_outcome(job, said) for job in changed]
+    )
 
-    views = desk.views(done)
-    if call.out.as_json:
-        errors = [{"code": error.code, "message": str(error)} for error in refused]
-        call.out.data({"items": [job_json(view) for view in views], "errors": errors, "next": None})
-        return
-    for error in refused:
-        call.out.say(f"headway: {one_line(str(error))}")
-    for view in views:
-        reason = f" ({one_line(view.job.reason)})" if view.job.reason else ""
-        if view.job.stop:  # the stop request is stored, and the worker has not acted on it yet
-            call.out.show(f"job {view.job.id} was asked to stop: still {view.job.status.name}{reason}")
-        else:
-            call.out.show(f"job {view.job.id} {said}: now {view.job.status.name}{reason}")
+
+def _outcome(job: Json, said: str) -> str:
+    name, status = f"job {job['job_id']}", job["status"]
+    reason = f" ({one_line(job['reason'])})" if job["reason"] else ""
+    if job["stop_requested"]:  # the stop request is stored, and the worker has not acted on it yet
+        return f"{name} was asked to stop: still {status}{reason}"
+    return f"{name} {said}: now {status}{reason}"

@@ -1,22 +1,24 @@
-"""Shared parts of both backends: paging, the end of a job, and the shape of some answers."""
+"""The one `Backend` of the commands: a local database, or a server over HTTP.
+
+A method returns the JSON of the API, exactly what `--json` prints. Tables are made of the same JSON.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from headway.cli.output import Json
 from headway.errors import Refused
 from headway.model.jobs.states import State
-from headway.store.paging import Page, make_cursor, read_cursor
+from headway.store.paging import make_cursor, read_cursor
 
 if TYPE_CHECKING:
-    from headway.model.event import Event
-    from headway.model.schedules.definition import Schedule, Tick
-    from headway.store.groups.views import GroupView
-    from headway.store.jobs.views import JobView, LogLine
+    from headway.model.manifest import Manifest
+    from headway.model.queue.target import TargetState
+    from headway.model.schedules.definition import Definition
+    from headway.store.paging import Filters
 
-T = TypeVar("T")
 LOOK_SECONDS = 0.15
 MOST = 10_000
 # A held job changes only when a person decides, so waiting for it ends here.
@@ -26,19 +28,115 @@ ENDS = (State.PAUSED, State.ERROR)
 class FollowedJob(NamedTuple):
     """The state of a followed job: its new log lines, and its automatic retry if there is one."""
 
-    view: JobView
-    lines: list[LogLine]
-    retry: JobView | None = None
+    job: Json
+    lines: list[Json]
+    retry: Json | None = None
 
 
-class ScheduleShown(NamedTuple):
-    """A schedule with its template numbers, recent executions, last tick and events."""
+class Backend(Protocol):
+    """Answers the commands."""
 
-    schedule: Schedule
-    numbers: Mapping[str, int]
-    recent: list[GroupView]
-    last: Tick | None
-    events: list[Event]
+    @property
+    def where(self) -> dict[str, str | None]:
+        """The database or the server, without its password."""
+
+    @property
+    def jobs(self) -> JobsBackend: ...
+    @property
+    def queue(self) -> QueueBackend: ...
+    @property
+    def targets(self) -> TargetsBackend: ...
+    @property
+    def groups(self) -> GroupsBackend: ...
+    @property
+    def executions(self) -> GroupsBackend: ...
+    @property
+    def schedules(self) -> SchedulesBackend: ...
+    @property
+    def templates(self) -> TemplatesBackend: ...
+    @property
+    def tokens(self) -> TokensBackend: ...
+    @property
+    def tenants(self) -> TenantsBackend: ...
+    @property
+    def webhooks(self) -> WebhooksBackend: ...
+
+    def now(self) -> int: ...
+    def stored_now(self) -> int:
+        """Returns the database's time, which decides whether a time is in the future."""
+
+    def overview(self, *, listed: int = 10) -> Json: ...
+    def workers(self) -> Json: ...
+    def alone(self) -> bool:
+        """Returns True if no worker is alive."""
+
+    def apply(self, text: str, wanted: Manifest, file: str, *, dry_run: bool) -> Json:
+        """Applies a manifest, of which `wanted` is the parsed `text`. A dry run changes nothing."""
+
+
+class JobsBackend(Protocol):
+    """The verbs on jobs. A verb that changes a job returns the number of the job that it is now."""
+
+    def page(self, wanted: Filters, limit: int, cursor: str | None) -> Json: ...
+    def runs(self, wanted: Filters, limit: int, cursor: str | None) -> Json: ...
+    def numbers(self, wanted: Filters, *, unretried: bool) -> list[int]:
+        """Returns the numbers of all jobs that match; with `unretried` only those that have no retry."""
+
+    def get(self, job_id: int) -> Json: ...
+    def many(self, ids: Sequence[int]) -> list[Json]: ...
+    def shown(self, job_id: int) -> Json: ...
+    def run(self, run_id: int) -> Json: ...
+    def explain(self, job_id: int) -> Json: ...
+    def is_lost(self, job_id: int) -> bool:
+        """Returns True if the job is RUNNING and its worker is dead."""
+
+    def make(self, task: str, params: Mapping[str, Any], wishes: Mapping[str, Any]) -> tuple[Json, bool]:
+        """Creates a job of a task; returns it and True, or False and the other job that has its key."""
+
+    def make_of_template(
+        self, template: int | str, params: Mapping[str, Any], wishes: Mapping[str, Any]
+    ) -> tuple[Json, bool]: ...
+    def cancel(self, job_id: int) -> int: ...
+    def interrupt(self, job_id: int) -> int: ...
+    def release(self, job_id: int) -> int: ...
+    def resume(self, job_id: int, budget: Mapping[str, float] | None) -> int: ...
+    def resolve(self, job_id: int, result: object) -> int: ...
+    def retry(self, job_id: int, *, again: bool = True, **fields: Any) -> int: ...
+    def edit(self, job_id: int, *, if_version: int | None = None, **fields: Any) -> int: ...
+    def move(self, job_id: int, **place: Any) -> int: ...
+    def follow(self, job_id: int) -> Iterator[FollowedJob]:
+        """Yields the states of a job, at least until it has ended."""
+
+    def log(self, job_id: int, tail: int | None) -> tuple[list[Json], int]:
+        """Returns the first or the last log lines, and the position after which the log continues."""
+
+    def more_lines(self, job_id: int, after: int, *, follow: bool) -> Iterator[list[Json]]:
+        """Yields the log lines after a position; with `follow` until the job has ended."""
+
+    def wait(self, job_id: int, deadline: float | None) -> Json:
+        """Waits until the last job of the retry chain has ended or is held, or the deadline passes; returns it."""
+
+
+class QueueBackend(Protocol):
+    """The verbs on the queue and its limits."""
+
+    def page(self, limit: int) -> Json: ...
+    def pause(self, *, note: str | None, until: int | None, everybody: bool) -> Json: ...
+    def resume(self, *, everybody: bool) -> Json: ...
+    def limits(self) -> Json: ...
+    def set_limit(self, name: str, capacity: int | None) -> Json: ...
+
+
+class TargetsBackend(Protocol):
+    """The verbs on targets."""
+
+    def page(self, states: Collection[TargetState], limit: int, cursor: str | None) -> Json: ...
+    def get(self, name: str) -> Json: ...
+    def shown(self, name: str) -> Json: ...
+    def pause(self, name: str, *, note: str | None) -> Json: ...
+    def resume(self, name: str) -> Json: ...
+    def release(self, name: str) -> Json:
+        """Ends the job that holds the target; returns the job."""
 
 
 class GroupsBackend(Protocol):
@@ -51,6 +149,91 @@ class GroupsBackend(Protocol):
     def retry(self, number: int) -> Json: ...
 
 
+class SchedulesBackend(Protocol):
+    """The verbs on schedules."""
+
+    def page(self, limit: int, cursor: str | None) -> Json: ...
+    def get(self, which: int | str) -> Json: ...
+    def named(self, name: str) -> Json | None: ...
+    def shown(self, which: int | str) -> Json: ...
+    def zones(self, numbers: Iterable[int]) -> dict[int, str]:
+        """Returns the current time zones of schedules."""
+
+    def decided_ahead(self, number: int) -> str | None:
+        """Returns up to when a clock that was ahead decided the times; None if it was not ahead, or not known."""
+
+    def check(self, definition: Mapping[str, object]) -> Definition: ...
+    def create(self, name: str, definition: Mapping[str, object], *, enabled: bool) -> Json: ...
+    def enable(self, which: int | str) -> Json: ...
+    def disable(self, which: int | str, *, reason: str | None) -> Json: ...
+    def reset(self, which: int | str) -> Json: ...
+    def delete(self, which: int | str) -> Json: ...
+    def run(self, which: int | str, *, force: bool, params: Mapping[str, object]) -> Json: ...
+    def backfill(self, which: int | str, since: int, until: int, *, dry_run: bool) -> Json: ...
+    def next_times(self, which: int | str, count: int) -> Json: ...
+    def ticks(self, which: int | str, limit: int, cursor: str | None) -> Json: ...
+
+
+class TemplatesBackend(Protocol):
+    """The verbs on templates."""
+
+    def page(self, limit: int, cursor: str | None, *, archived: bool) -> Json: ...
+    def get(self, which: int | str) -> Json: ...
+    def shown(self, which: int | str) -> Json: ...
+    def create(self, name: str, task: str, **fields: Any) -> Json: ...
+    def edit(self, number: int, *, if_version: int, **changes: Any) -> Json: ...
+    def archive(self, which: int | str) -> Json: ...
+
+
+class TokensBackend(Protocol):
+    """The verbs on tokens."""
+
+    def page(self, limit: int, cursor: str | None) -> Json: ...
+    def create(self, name: str, role: str, *, tenant: str | None, system: bool, expires: str | None) -> Json: ...
+    def revoke(self, number: int) -> Json: ...
+    def is_open(self) -> bool:
+        """Returns True if no token exists, so that every user of this machine may do everything."""
+
+
+class TenantsBackend(Protocol):
+    """The verbs on tenants."""
+
+    def page(self, limit: int, after: str = "") -> Json: ...
+    def create(
+        self, name: str, *, allow: Sequence[str], default_allow: Sequence[str] | None, **limits: int | None
+    ) -> Json: ...
+    def edit(self, name: str, changes: Mapping[str, object]) -> Json: ...
+    def deactivate(self, name: str) -> Json: ...
+    def activate(self, name: str) -> Json: ...
+
+
+class WebhooksBackend(Protocol):
+    """The verbs on webhooks and their deliveries."""
+
+    def page(self, limit: int, cursor: str | None) -> Json: ...
+    def shown(self, number: int) -> Json: ...
+    def create(self, url: str, **fields: Any) -> Json: ...
+    def edit(self, number: int, **changes: Any) -> Json: ...
+    def delete(self, number: int) -> Json: ...
+    def rotate(self, number: int) -> Json: ...
+    def secret(self, *, rotate: bool) -> Json: ...
+    def test(self, number: int) -> Json: ...
+    def deliveries(
+        self, limit: int, cursor: str | None, *, webhook: int | None, job: int | None, status: str | None
+    ) -> Json: ...
+    def delivery(self, number: int) -> Json: ...
+    def tries(self, number: int) -> Json: ...
+    def replay(self, number: int) -> Json: ...
+
+
+# --- what both backends share -------------------------------------------------------------------------------------
+
+
+def over(status: str) -> bool:
+    """Returns True if a job in this state has ended or is held."""
+    return State[status].terminal or State[status] in ENDS
+
+
 def after(cursor: str | None) -> int:
     """Returns the number after which a page begins, in a list with the oldest first."""
     return 0 if cursor is None else read_cursor(cursor)
@@ -61,31 +244,25 @@ def cut(items: list[Json], limit: int, number: str) -> Json:
     return {"items": items[:limit], "next": make_cursor(items[limit - 1][number]) if len(items) > limit else None}
 
 
-def over(status: State) -> bool:
-    """Returns True if a job in this state has ended or is held."""
-    return status.terminal or status in ENDS
-
-
-def fill(read: Callable[[str | None], Page[T]], limit: int, cursor: str | None, number: Callable[[T], int]) -> Page[T]:
-    """Reads pages until `limit` items are found or no page is left; returns them as one page."""
-    items: list[T] = []
+def fill(read: Callable[[int, str | None], Json], limit: int, cursor: str | None) -> Json:
+    """Reads pages until there are `limit` items or no page is left, because a filter can leave a page short."""
+    items: list[Json] = []
     while True:
-        page = read(cursor)
-        items += page.items
-        cursor = page.next
+        page = read(limit - len(items), cursor)
+        items += page["items"]
+        cursor = page["next"]
         if cursor is None or len(items) >= limit:
-            cut = len(items) > limit
-            return Page(items[:limit], make_cursor(number(items[limit - 1])) if cut else cursor)
+            return {"items": items, "next": cursor}
 
 
-def every(read: Callable[[str | None], Page[int]]) -> list[int]:
+def every(read: Callable[[str | None], Json]) -> list[int]:
     """Returns the job numbers of all pages, sorted; raises `Refused` beyond `MOST`."""
     found: list[int] = []
     cursor: str | None = None
     while True:
         page = read(cursor)
-        found += page.items
-        cursor = page.next
+        found += page["items"]
+        cursor = page["next"]
         if cursor is None:
             return sorted(found)
         if len(found) > MOST:

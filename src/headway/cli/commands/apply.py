@@ -11,6 +11,7 @@ import typer
 
 from headway.cli.command import Invocation, command
 from headway.cli.commands.run import AppOption
+from headway.cli.output import Json
 
 
 def register(root: typer.Typer) -> None:
@@ -22,7 +23,6 @@ def register(root: typer.Typer) -> None:
         app: AppOption = None,
     ) -> None:
         """Create or change the templates, schedules, targets and webhooks that a file names; others stay unchanged."""
-        from headway.api.schemas.system import applied_json
         from headway.errors import HeadwayError
         from headway.model import manifest
 
@@ -30,23 +30,28 @@ def register(root: typer.Typer) -> None:
         wanted = manifest.read(text, file)
         with call.desk(app, tasks=True) if dry_run else call.workshop(app) as desk:
             try:
-                found, secrets = desk.apply(text, wanted, file, dry_run=dry_run)
+                done = desk.apply(text, wanted, file, dry_run=dry_run)
             except HeadwayError as error:
                 if not call.out.as_json:  # in JSON the error carries the secrets
                     _show(call, error.facts.get("secrets", {}))
                 raise
         if call.out.as_json:
-            call.out.data(applied_json(found, secrets, applied=not dry_run))
+            call.out.data(done)
             return
-        for change in found.changes:
-            call.out.lines(str(change))
-        for name in found.left:
+        for change in done["items"]:
+            call.out.lines(_line(change))
+        for name in done["left"]:
             call.out.say(
                 f"schedule {name} is not in this file and stays: delete it with"
                 f" `headway schedules delete {shlex.quote(name)}`"
             )
-        _show(call, secrets)
-        call.out.say(_summary(sum(change.sign != "=" for change in found.changes), dry_run=dry_run))
+        _show(call, done.get("secrets", {}))
+        call.out.say(_summary(sum(change["change"] != "=" for change in done["items"]), dry_run=dry_run))
+
+
+def _line(change: Json) -> str:
+    words = "; ".join(change["differences"]) or ("unchanged" if change["change"] == "=" else "")
+    return f"{change['change']} {change['thing']} {change['name']}" + (f": {words}" if words else "")
 
 
 def _show(call: Invocation, secrets: Mapping[str, str]) -> None:

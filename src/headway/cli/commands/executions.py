@@ -15,7 +15,7 @@ from headway.cli.job_selection import ScheduleName, schedule_number
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from headway.cli.command import Desk
+    from headway.cli.backend.base import Backend
     from headway.cli.output import Json
 
 executions = family("List, cancel and retry executions, the firings of schedules.")
@@ -41,7 +41,7 @@ def ls(
         call.out.page(page, lambda found: _table(desk, found), empty=empty)
 
 
-def _table(desk: Desk, found: list[Json]) -> Table:
+def _table(desk: Backend, found: list[Json]) -> Table:
     from headway.cli.tables.groups import execution_table
 
     schedules = {execution["schedule_id"] for execution in found} - {None}

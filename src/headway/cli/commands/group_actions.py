@@ -12,8 +12,7 @@ from headway.cli.job_selection import LARGEST
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from headway.cli.backend.base import GroupsBackend
-    from headway.cli.command import Desk
+    from headway.cli.backend.base import Backend, GroupsBackend
     from headway.cli.output import Json
 
 
@@ -46,11 +45,11 @@ def register(family: typer.Typer, kind: str) -> None:
         call.out.answer(made, lambda: [str(made[f"{kind}_id"])], notes=_retried(made))
 
 
-def _groups(desk: "Desk", kind: str) -> "GroupsBackend":
+def _groups(desk: "Backend", kind: str) -> "GroupsBackend":
     return desk.executions if kind == "execution" else desk.groups
 
 
-def _page(desk: "Desk", group: "Json") -> "list[RenderableType]":
+def _page(desk: "Backend", group: "Json") -> "list[RenderableType]":
     from headway.cli.tables.events import event_table
     from headway.cli.tables.groups import group_page, step_table
 

@@ -34,7 +34,7 @@ def _plain(family: typer.Typer, verb: str, said: str, help: str) -> None:
     ) -> int:
         with call.desk() as desk:
             chosen = choose(call, desk, verb, ids or [], filters, yes=yes)
-            return apply(call, desk, chosen, getattr(desk.client, verb), said)
+            return apply(call, desk, chosen, getattr(desk.jobs, verb), said)
 
 
 def register(jobs: typer.Typer) -> None:
@@ -56,7 +56,7 @@ def register(jobs: typer.Typer) -> None:
         caps = arguments.budget(budget)
         with call.desk() as desk:
             chosen = choose(call, desk, "resume", ids or [], filters, yes=yes)
-            return apply(call, desk, chosen, lambda job_id: desk.client.resume(job_id, caps), "resumed")
+            return apply(call, desk, chosen, lambda job_id: desk.jobs.resume(job_id, caps), "resumed")
 
     @command(jobs, "retry")
     def retry(
@@ -69,8 +69,6 @@ def register(jobs: typer.Typer) -> None:
         budget: Budget = NONE,
     ) -> int:
         """Retry FAILED, PAUSED or ERROR jobs, each as a new job. A waiting automatic retry is brought forward."""
-        import json
-
         from headway.cli import arguments
 
         pairs = [word for word in words or [] if "=" in word]
@@ -80,13 +78,13 @@ def register(jobs: typer.Typer) -> None:
         with call.desk(tasks=others is not None) as desk:  # the app's tasks check new params
             chosen = choose(call, desk, "retry", ids, filters, yes=yes)
 
-            def act(job_id: int) -> Any:
+            def act(job_id: int) -> int:
                 new_params = others
                 if pairs and params is None:  # only the given params change
-                    new_params = {**json.loads(desk.client.get(job_id).params), **(others or {})}
+                    new_params = {**desk.jobs.get(job_id)["params"], **(others or {})}
                 # A job named by number is always retried. A filter matches every job of a retry chain, of which only
                 # the last may be retried.
-                return desk.client.retry(job_id, params=new_params, priority=priority, budget=caps, again=bool(ids))
+                return desk.jobs.retry(job_id, params=new_params, priority=priority, budget=caps, again=bool(ids))
 
             return apply(call, desk, chosen, act, "is the retry")
 
@@ -104,7 +102,7 @@ def register(jobs: typer.Typer) -> None:
         value = from_json(result, field="result")
         with call.desk() as desk:
             chosen = choose(call, desk, "resolve", ids or [], filters, yes=yes)
-            return apply(call, desk, chosen, lambda job_id: desk.client.resolve(job_id, value), "resolved")
+            return apply(call, desk, chosen, lambda job_id: desk.jobs.resolve(job_id, value), "resolved")
 
     @command(jobs, "edit")
     def edit(
@@ -121,8 +119,6 @@ def register(jobs: typer.Typer) -> None:
         ] = None,
     ) -> int:
         """Change a waiting job: its params (until its first start), priority or times."""
-        import json
-
         from headway.cli import arguments
         from headway.errors import BadInput
 
@@ -134,9 +130,9 @@ def register(jobs: typer.Typer) -> None:
             if pairs or params is not None:
                 change["params"] = arguments.params(pairs or [], params)
             if pairs and params is None:  # only the given params change; the version guards the others
-                job = desk.client.get(job_id)
-                change |= {"params": {**json.loads(job.params), **change["params"]}, "if_version": job.version}
-            return apply(call, desk, [job_id], lambda number: desk.client.edit(number, **change), "changed")
+                job = desk.jobs.get(job_id)
+                change |= {"params": {**job["params"], **change["params"]}, "if_version": job["version"]}
+            return apply(call, desk, [job_id], lambda number: desk.jobs.edit(number, **change), "changed")
 
     @command(jobs, "move")
     def move(
@@ -153,4 +149,4 @@ def register(jobs: typer.Typer) -> None:
         """Move a waiting job to another position in the queue."""
         place: dict[str, Any] = {"to": to, "before": before, "after": after, "rank": rank}
         with call.desk() as desk:
-            return apply(call, desk, [job_id], lambda number: desk.client.move(number, **place), "moved")
+            return apply(call, desk, [job_id], lambda number: desk.jobs.move(number, **place), "moved")

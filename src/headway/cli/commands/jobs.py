@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,8 +13,10 @@ from headway.cli.commands import job_actions
 from headway.cli.job_selection import Id, JobFilterOptions, job_number
 
 if TYPE_CHECKING:
-    from headway.cli.command import Desk
-    from headway.store.jobs.views import JobView
+    from rich.console import RenderableType
+
+    from headway.cli.backend.base import Backend
+    from headway.cli.output import Json
 
 jobs = family("List, explain, change and stop jobs.")
 NONE: list[str] = []
@@ -29,41 +32,44 @@ def ls(
     cursor: Cursor = None,
 ) -> None:
     """List jobs, the newest first."""
-    from headway.api.schemas.jobs import job_json
     from headway.cli.tables.jobs import job_table
 
+    empty = (
+        "no job matches" if filters.given else "no jobs yet",
+        "create one: headway run TASK name=value, or headway sh -- echo hello",
+    )
     wanted = filters.parse()
     with call.desk() as desk:
-        page = desk.list_jobs(filters.of_schedule(desk, wanted), limit, cursor)
-        now = desk.now()
-    if call.out.as_json:
-        call.out.data({"items": [job_json(view) for view in page.items], "next": page.next})
-    elif not page.items:
-        call.out.say("no job matches" if filters.given else "no jobs yet")
-        call.out.say("create one: headway run TASK name=value, or headway sh -- echo hello")
-    else:
-        call.out.show(job_table(page.items, now))
-        more(call, page.next)
-
-
-def more(call: Invocation, cursor: str | None) -> None:
-    if cursor is not None:
-        call.out.say(f"there are more: --cursor {cursor}")
+        page, now = desk.jobs.page(filters.of_schedule(desk, wanted), limit, cursor), desk.now()
+    call.out.page(page, lambda found: job_table(found, now), empty=empty)
 
 
 @command(jobs, "show")
 def show(call: Invocation, job_id: Id) -> None:
     """Show a job with its history."""
-    from headway.api.schemas.jobs import event_json, job_json
-    from headway.cli.tables.jobs import event_table, job_page
-
     with call.desk() as desk:
-        view, events = desk.shown_job(job_id)
-        now = desk.now()
-    if call.out.as_json:
-        call.out.data({**job_json(view), "events": [event_json(event) for event in events]})
-    else:
-        call.out.show(job_page(view, now), "", event_table(events, now))
+        job = desk.jobs.shown(job_id)
+        call.out.answer(job, lambda: _page(desk, job))
+
+
+def _page(desk: Backend, job: Json) -> list[RenderableType]:
+    from headway.cli.tables.events import event_table
+    from headway.cli.tables.jobs import job_page
+
+    now = desk.now()
+    return [job_page(job, _group_of(desk, job), now), "", event_table(job["events"], now)]
+
+
+def _group_of(desk: Backend, job: Json) -> Json | None:
+    """Returns the group or execution of a job; None without one, or if it was deleted meanwhile."""
+    from headway.errors import NotFound
+
+    with suppress(NotFound):
+        if job["execution_id"] is not None:
+            return desk.executions.get(job["execution_id"])
+        if job["group_id"] is not None:
+            return desk.groups.get(job["group_id"])
+    return None
 
 
 @command(jobs, "logs")
@@ -79,42 +85,45 @@ def logs(
     if tail is not None and tail < 0:
         raise BadInput("--tail must be 0 or more", field="tail")
     with call.desk() as desk:
-        job = desk.client.get(job_id)
-        lines, last = desk.log(job_id, tail)
+        job = desk.jobs.get(job_id)
+        lines, position = desk.jobs.log(job_id, tail)
         print_lines(call, lines)
-        for lines in desk.more_lines(job_id, last, follow=follow):
-            last = print_lines(call, lines)
-    if not last:
+        is_empty = not position
+        for lines in desk.jobs.more_lines(job_id, position, follow=follow):
+            print_lines(call, lines)
+            is_empty = False
+    if is_empty:
         call.out.say(
-            f"job {job_id} is {job.status.name} and has no log lines" + ("" if follow else "; follow it with -f")
+            f"job {job_id} is {job['status']} and has no log lines" + ("" if follow else "; follow it with -f")
         )
 
 
-def print_lines(call: Invocation, lines: Any) -> int:
-    from headway.api.schemas.jobs import line_json
+def print_lines(call: Invocation, lines: list[Json]) -> None:
     from headway.cli.tables.jobs import line_text
 
     for line in lines:
         if call.out.as_json:
-            call.out.record(line_json(line))
+            call.out.record(line)
         else:
             print(line_text(line), flush=True)
-    return lines[-1].chunk if lines else 0
 
 
 @command(jobs, "explain")
 def explain(call: Invocation, job_id: Id) -> None:
     """Explain why a job does not run yet and when it may start; for a running job, since when and where it runs."""
-    from headway.api.schemas.jobs import explain_json
+    with call.desk() as desk:
+        explained = desk.jobs.explain(job_id)
+        call.out.answer(explained, lambda: _explained(desk, explained))
+
+
+def _explained(desk: Backend, explained: Json) -> list[RenderableType]:
     from headway.cli.tables.jobs import explain_page
 
-    with call.desk() as desk:
-        explained, lost = desk.explain(job_id)
-        view = desk.view(job_id) if explained.status == "RUNNING" and not call.out.as_json else None
-    if call.out.as_json:
-        call.out.data(explain_json(explained))
-    else:
-        call.out.show(*explain_page(explained, lost=lost, view=view))
+    number = explained["job_id"]
+    if explained["status"] != "RUNNING":
+        return explain_page(explained, desk.now(), lost=False)
+    lost, job = desk.jobs.is_lost(number), desk.jobs.get(number)
+    return explain_page(explained, desk.now(), lost=lost, job=job)
 
 
 @command(jobs, "wait")
@@ -124,32 +133,28 @@ def wait(
     timeout: Annotated[str | None, typer.Option(metavar="DURATION", help="Longest time to wait.")] = None,
 ) -> int:
     """Wait until jobs and their retries have ended or are held. Exits 1 if a job did not succeed."""
-    from headway.api.schemas.jobs import job_json
     from headway.cli.follow import succeeded
     from headway.cli.tables.jobs import job_table
     from headway.model.values.json import seconds
 
     deadline = None if timeout is None else time.monotonic() + seconds(timeout, field="timeout")
     with call.desk() as desk:
-        views = [_waited_for(desk, job_id, deadline) for job_id in ids]
+        ended = [_waited_for(desk, job_id, deadline) for job_id in ids]
         now = desk.now()
-    if call.out.as_json:
-        call.out.data({"items": [job_json(view) for view in views], "next": None})
-    else:
-        call.out.show(job_table(views, now))
-    return 0 if all(succeeded(view) for view in views) else 1
+    call.out.answer({"items": ended, "next": None}, lambda: [job_table(ended, now)])
+    return 0 if all(map(succeeded, ended)) else 1
 
 
-def _waited_for(desk: Desk, job_id: int, deadline: float | None) -> JobView:
+def _waited_for(desk: Backend, job_id: int, deadline: float | None) -> Json:
     from headway.cli.backend.base import over
     from headway.errors import WrongState
 
-    view = desk.wait(job_id, deadline)
-    last = view.job
-    if not over(last.status):
-        text = f"job {last.id} is still {last.status.name}: wait longer, or see `headway jobs explain {last.id}`"
-        raise WrongState(text, status=last.status.name)
-    return view
+    job = desk.jobs.wait(job_id, deadline)
+    number, status = job["job_id"], job["status"]
+    if not over(status):
+        text = f"job {number} is still {status}: wait longer, or see `headway jobs explain {number}`"
+        raise WrongState(text, status=status)
+    return job
 
 
 job_actions.register(jobs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,8 +12,7 @@ from headway.cli.command import Invocation, command, family
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from headway.model.queue.policies import Concurrency
-    from headway.store.queue.lane_views import LaneView
+    from headway.cli.output import Json
 
 limits = family("List lanes and resources, and change their limits.")
 
@@ -21,16 +20,15 @@ limits = family("List lanes and resources, and change their limits.")
 @command(limits, "ls")
 def ls(call: Invocation) -> None:
     """List lanes and resources with their limits, running jobs, reservations and waiting jobs."""
-    from headway.api.schemas.queue import limits_json
-
     with call.desk() as desk:
-        concurrency, found = desk.limits()
-    if call.out.as_json:
-        call.out.data(limits_json(concurrency, found))
-        return
-    call.out.show(concurrency_page(concurrency), "", lane_table(found))
-    if not any(lane.kind == "resource" for lane in found):
-        call.out.say("no resources yet: define them in the settings, like ollama = 1 below [resources]")
+        found = desk.queue.limits()
+    has_resources = any(lane["kind"] == "resource" for lane in found["items"])
+    hint = "no resources yet: define them in the settings, like ollama = 1 below [resources]"
+    call.out.answer(
+        found,
+        lambda: [concurrency_page(found), "", lane_table(found["items"])],
+        notes=[] if has_resources else [hint],
+    )
 
 
 @command(limits, "set")
@@ -44,8 +42,12 @@ def set_limit(
     """Change a limit at once for all processes. Running jobs are not affected."""
     capacity = _capacity(limit)
     with call.desk() as desk:
-        found = desk.set_limit(name, capacity)
-    _answer(call, {lane.name: lane for lane in found}, name)
+        found = desk.queue.set_limit(name, capacity)
+    lanes = {lane["name"]: lane for lane in found["items"]}
+    lane = lanes[name] if name in lanes else lanes[f"task:{name}"]
+    now_is = f"the limit of {lane['name']} is now {_limit(lane)}: {lane['running']} running, {_waiting(lane)} waiting"
+    keep = "the next worker that starts alone replaces it with its settings: change the settings too to keep it"
+    call.out.answer(lane, lambda: [now_is], notes=[keep])
 
 
 def _capacity(text: str) -> int | None:
@@ -58,42 +60,31 @@ def _capacity(text: str) -> int | None:
     return int(text)
 
 
-def _answer(call: Invocation, found: Mapping[str, LaneView], name: str) -> None:
-    from headway.api.schemas.queue import lane_json
-
-    lane = found[name] if name in found else found[f"task:{name}"]
-    if call.out.as_json:
-        call.out.data(lane_json(lane))
-        return
-    call.out.show(f"the limit of {lane.name} is now {_limit(lane)}: {lane.running} running, {_waiting(lane)} waiting")
-    call.out.say("the next worker that starts alone replaces it with its settings: change the settings too to keep it")
-
-
 # --- tables -------------------------------------------------------------------------------------------------------
 
 
-def concurrency_page(concurrency: Concurrency) -> Table:
-    from headway.cli.tables.jobs import pairs
+def concurrency_page(rules: Json) -> Table:
+    from headway.cli.tables.pages import pairs
     from headway.model.values.json import duration_text
 
-    aging = f"one priority for every {duration_text(concurrency.aging)}" if concurrency.aging else "off"
-    return pairs([("policy", concurrency.policy), ("targets", concurrency.targets), ("aging", aging)])
+    aging = f"one priority for every {duration_text(rules['aging'])}" if rules["aging"] else "off"
+    return pairs([("policy", rules["policy"]), ("targets", rules["targets"]), ("aging", aging)])
 
 
-def lane_table(found: Iterable[LaneView]) -> Table:
+def lane_table(found: Iterable[Json]) -> Table:
     from headway.cli.output import styled, table
 
     made = table("LANE", "KIND", "LIMIT", "RUNNING", "RESERVED", "WAITING", flexible=("LANE",))
     for lane in found:
-        full = lane.limit is not None and lane.running + lane.reserved >= lane.limit
-        running = styled(str(lane.running), "cyan" if full else "")
-        made.add_row(styled(lane.name), lane.kind, _limit(lane), running, str(lane.reserved), _waiting(lane))
+        full = lane["limit"] is not None and lane["running"] + lane["reserved"] >= lane["limit"]
+        running = styled(str(lane["running"]), "cyan" if full else "")
+        made.add_row(styled(lane["name"]), lane["kind"], _limit(lane), running, str(lane["reserved"]), _waiting(lane))
     return made
 
 
-def _limit(lane: LaneView) -> str:
-    return "none" if lane.limit is None else str(lane.limit)
+def _limit(lane: Json) -> str:
+    return "none" if lane["limit"] is None else str(lane["limit"])
 
 
-def _waiting(lane: LaneView) -> str:
-    return f"{lane.waiting}{'+' if lane.at_least else ''}"
+def _waiting(lane: Json) -> str:
+    return f"{lane['waiting']}{'+' if lane['waiting_at_least'] else ''}"

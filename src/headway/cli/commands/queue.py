@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,8 +10,7 @@ import typer
 from headway.cli.command import Invocation, command, family
 
 if TYPE_CHECKING:
-    from headway.cli.command import Desk
-    from headway.model.explain.snapshot import Pause
+    from headway.cli.output import Json
 
 queue = family("List, pause and resume the queue.")
 Limit = Annotated[int, typer.Option("--limit", "-n", metavar="1..200", help="Maximum number of items.")]
@@ -19,18 +19,12 @@ Limit = Annotated[int, typer.Option("--limit", "-n", metavar="1..200", help="Max
 @command(queue, "ls")
 def ls(call: Invocation, limit: Limit = 20) -> None:
     """List the waiting jobs in the order in which they will start, with the reason for the wait."""
-    from headway.api.schemas.queue import waiting_json
     from headway.cli.tables.jobs import queue_table
 
+    empty = ["no job is waiting: create one with `headway run TASK name=value`"]
     with call.desk() as desk:
-        waiting = desk.queue(limit)
-        now = desk.now()
-    if call.out.as_json:
-        call.out.data({"items": [waiting_json(job) for job in waiting], "next": None})
-    elif not waiting:
-        call.out.say("no job is waiting: create one with `headway run TASK name=value`")
-    else:
-        call.out.show(queue_table(waiting, now))
+        page, now = desk.queue.page(limit), desk.now()
+    call.out.page(page, lambda found: queue_table(found, now), empty=empty)
 
 
 Everybody = Annotated[bool, typer.Option("--all", help="For all tenants of this database.")]
@@ -54,36 +48,38 @@ def pause(
         raise BadInput("--for must be more than 0: write it like 10s, 5m or 1h30m", field="--for")
     until = arguments.later(duration, field="--for")
     with call.desk() as desk:
-        desk.client.pause_queue(note=note, until=until, everybody=everybody)
-        _answer(call, desk)
+        _answer(call, desk.queue.pause(note=note, until=until, everybody=everybody), desk.now())
 
 
 @command(queue, "resume")
 def resume(call: Invocation, everybody: Everybody = False) -> None:
     """Resume the queue: jobs start again."""
     with call.desk() as desk:
-        desk.client.resume_queue(everybody=everybody)
-        _answer(call, desk)
+        _answer(call, desk.queue.resume(everybody=everybody), desk.now())
 
 
-def _answer(call: Invocation, desk: Desk) -> None:
-    from headway.api.schemas.queue import pause_json
+def _answer(call: Invocation, queue: Json, now: int) -> None:
+    call.out.answer(queue, lambda: _states(queue, now))
 
-    own, global_pause = desk.pauses()
-    if call.out.as_json:
-        call.out.data(pause_json(own, global_pause))
-        return
-    now = desk.now()
-    if own is None and global_pause is None:
-        call.out.show("the queue is open: jobs start in their order")
+
+def _states(queue: Json, now: int) -> Iterator[str]:
+    own, everybody = pauses(queue)
+    if own is None and everybody is None:
+        yield "the queue is open: jobs start in their order"
     if own is not None:
-        call.out.show(f"the queue is paused{_until(own, now)}: resume it with `headway queue resume`")
-    if global_pause is not None:
-        until = _until(global_pause, now)
-        call.out.show(f"every queue is paused{until}: resume them with `headway queue resume --all`")
+        yield f"the queue is paused{_until(own, now)}: resume it with `headway queue resume`"
+    if everybody is not None:
+        yield f"every queue is paused{_until(everybody, now)}: resume them with `headway queue resume --all`"
 
 
-def _until(pause: Pause, now: int) -> str:
-    from headway.cli.tables.jobs import when
+def pauses(queue: Json) -> tuple[Json | None, Json | None]:
+    """Returns the pause of the tenant's own queue, and the pause of all queues."""
+    everybody = queue["everybody"]
+    shown = {name: queue[name] for name in ("since", "until", "note")} if queue["paused"] else None
+    return (None if shown == everybody else shown), everybody
 
-    return f" until {when(pause.until, now)}" if pause.until else ""
+
+def _until(pause: Json, now: int) -> str:
+    from headway.cli.tables.times import when
+
+    return f" until {when(pause['until'], now)}" if pause["until"] else ""

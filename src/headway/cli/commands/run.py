@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,7 +11,8 @@ from headway.cli.command import Invocation, command
 from headway.cli.job_options import NewJobOptions
 
 if TYPE_CHECKING:
-    from headway.cli.command import Desk
+    from headway.cli.backend.base import Backend
+    from headway.cli.output import Json
 
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Show the log and progress until the job ends.")]
 AppOption = Annotated[str | None, typer.Option("--app", metavar="MODULE:APP", help="App that declares the tasks.")]
@@ -67,10 +68,10 @@ def register(root: typer.Typer) -> None:
 
 
 def enqueue(
-    call: Invocation, desk: Desk, task: str, params: dict[str, Any], given: dict[str, Any], *, follow: bool
+    call: Invocation, desk: Backend, task: str, params: dict[str, Any], given: dict[str, Any], *, follow: bool
 ) -> int:
-    job_id, created = desk.make(task, params, given)
-    return _follow(call, desk, job_id) if follow else _answer(call, desk, job_id, created)
+    job, created = desk.jobs.make(task, params, given)
+    return _follow(call, desk, job["job_id"]) if follow else _answer(call, desk, job, created)
 
 
 def make_of_template(
@@ -81,37 +82,35 @@ def make_of_template(
 
     given = options.for_template()
     with call.desk(app, tasks=True) as desk:
-        job_id, created = desk.make_of_template(number_or_name(template), params, given)
-        return _follow(call, desk, job_id) if follow else _answer(call, desk, job_id, created)
+        job, created = desk.jobs.make_of_template(number_or_name(template), params, given)
+        return _follow(call, desk, job["job_id"]) if follow else _answer(call, desk, job, created)
 
 
-def _answer(call: Invocation, desk: Desk, job_id: int, created: bool) -> int:
-    from headway.api.schemas.jobs import job_json
-    from headway.text.findings import NO_WORKER
-
-    view, alone = desk.view(job_id), desk.alone()
-    if call.out.as_json:
-        call.out.data(job_json(view))
-        return 0
-    call.out.show(str(job_id))
-    if not created:
-        call.out.say(f"job {job_id} has this key: no new job was created")
-    if alone:
-        call.out.say(NO_WORKER.line)
-    else:
-        call.out.say(f"show it with `headway jobs show {job_id}`, follow it with `headway jobs logs -f {job_id}`")
+def _answer(call: Invocation, desk: Backend, job: Json, created: bool) -> int:
+    call.out.answer(job, lambda: [str(job["job_id"])], notes=_next_steps(desk, job["job_id"], created))
     return 0
 
 
-def _follow(call: Invocation, desk: Desk, job_id: int) -> int:
-    from headway.api.schemas.jobs import job_json
+def _next_steps(desk: Backend, number: int, created: bool) -> Iterator[str]:
+    from headway.text.findings import NO_WORKER
+
+    if not created:
+        yield f"job {number} has this key: no new job was created"
+    if desk.alone():
+        yield NO_WORKER.line
+    else:
+        yield f"show it with `headway jobs show {number}`, follow it with `headway jobs logs -f {number}`"
+
+
+def _follow(call: Invocation, desk: Backend, job_id: int) -> int:
     from headway.cli.follow import Follower, succeeded
     from headway.cli.tables.jobs import note
     from headway.errors import Unreachable
+    from headway.model.jobs.states import State
 
     follower = Follower(desk, call.out, job_id)
     try:
-        view = follower.follow()
+        job = follower.follow()
     except KeyboardInterrupt:
         number = follower.job_id
         call.out.say(f"job {number} continues: headway jobs logs -f {number}, headway jobs cancel {number}")
@@ -120,12 +119,12 @@ def _follow(call: Invocation, desk: Desk, job_id: int) -> int:
         call.out.say(f"job {follower.job_id} is stored: follow it later with `headway jobs logs -f {follower.job_id}`")
         raise
     if call.out.as_json:
-        call.out.data(job_json(view))
-    elif view.run is not None and view.run.result is not None:
-        call.out.data(json.loads(view.run.result))
-    job = view.job
-    why = note(view, desk.now()) if not succeeded(view) else job.reason or ""
-    call.out.say(f"job {job.id} {job.status.name}" + (f": {why}" if why else ""))
-    if not job.status.terminal:
-        call.out.say(f"it needs a decision: see `headway jobs explain {job.id}`")
-    return 0 if succeeded(view) else 1
+        call.out.data(job)
+    elif job["run"] is not None and job["run"]["result"] is not None:
+        call.out.data(job["run"]["result"])
+    number, status = job["job_id"], job["status"]
+    why = note(job, desk.now()) if not succeeded(job) else job["reason"] or ""
+    call.out.say(f"job {number} {status}" + (f": {why}" if why else ""))
+    if not State[status].terminal:
+        call.out.say(f"it needs a decision: see `headway jobs explain {number}`")
+    return 0 if succeeded(job) else 1

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.command import Invocation, command, family
-from headway.cli.commands.jobs import Cursor, Limit, more
+from headway.cli.commands.jobs import Cursor, Limit
 from headway.cli.job_selection import LARGEST, JobFilterOptions, apply
 
 runs = family("List and retry runs, the records of executed jobs.")
@@ -37,39 +37,27 @@ def ls(
     cursor: Cursor = None,
 ) -> None:
     """List runs, the run of the newest job first."""
-    from headway.api.schemas.jobs import run_json
     from headway.cli.tables.jobs import run_table
 
+    empty = ["no run matches: a job gets its run when a worker starts it (`headway work`)"]
     wanted = filters.parse()
     with call.desk() as desk:
-        page = desk.list_runs(filters.of_schedule(desk, wanted), limit, cursor)
-        now = desk.now()
-    if call.out.as_json:
-        call.out.data({"items": [run_json(run) for run in page.items], "next": page.next})
-    elif not page.items:
-        call.out.say("no run matches: a job gets its run when a worker starts it (`headway work`)")
-    else:
-        call.out.show(run_table(page.items, now))
-        more(call, page.next)
+        page, now = desk.jobs.runs(filters.of_schedule(desk, wanted), limit, cursor), desk.now()
+    call.out.page(page, lambda found: run_table(found, now), empty=empty)
 
 
 @command(runs, "show")
 def show(call: Invocation, run_id: Id) -> None:
     """Show a run with its params, times, and result or error."""
-    from headway.api.schemas.jobs import run_json
     from headway.cli.tables.jobs import run_page
 
     with call.desk() as desk:
-        run = desk.run(run_id)
-        now = desk.now()
-    if call.out.as_json:
-        call.out.data(run_json(run))
-    else:
-        call.out.show(run_page(run, now))
+        run, now = desk.jobs.run(run_id), desk.now()
+    call.out.answer(run, lambda: [run_page(run, now)])
 
 
 @command(runs, "retry")
 def retry(call: Invocation, run_id: Id) -> int:
     """Retry a run with its params, as a new job."""
     with call.desk() as desk:
-        return apply(call, desk, [run_id], desk.client.retry, "is the retry")
+        return apply(call, desk, [run_id], desk.jobs.retry, "is the retry")

@@ -15,7 +15,7 @@ from headway.cli.job_options import Resources, Target, Timeout
 from headway.cli.job_selection import Yes, confirm, number_or_name
 
 if TYPE_CHECKING:
-    from headway.cli.command import Desk
+    from headway.cli.backend.base import Backend
     from headway.cli.output import Json
 
 NONE: list[str] = []
@@ -187,7 +187,7 @@ def _answer(call: Invocation, schedule: Json, said: str) -> None:
     call.out.answer(schedule, lambda: [f"{visible(schedule['name'])} {said}: {schedule['sentence']}{soon}"])
 
 
-def _follow(call: Invocation, desk: Desk, number: int) -> int:
+def _follow(call: Invocation, desk: Backend, number: int) -> int:
     from headway.cli.tables.groups import group_remedies, step_table
     from headway.text.findings import NO_WORKER
 
@@ -206,7 +206,7 @@ def _follow(call: Invocation, desk: Desk, number: int) -> int:
     return 0 if status == "COMPLETED" else 1
 
 
-def _to_the_end(call: Invocation, desk: Desk, number: int) -> Json:
+def _to_the_end(call: Invocation, desk: Backend, number: int) -> Json:
     """Prints each change of a step until the execution has ended or is held; returns its last state."""
     from headway.cli.backend.base import LOOK_SECONDS
 

@@ -16,7 +16,7 @@ from headway.cli.job_selection import number_or_name
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from headway.cli.command import Desk
+    from headway.cli.backend.base import Backend
     from headway.cli.output import Json
 
 schedules = family("List, create, enable, disable, run and backfill schedules.")
@@ -65,7 +65,7 @@ def _brief(event: Json) -> Json:
     return {**event, "data": {name: fact for name, fact in event["data"].items() if name in ("reason", "origin")}}
 
 
-def _remedies(desk: Desk, schedule: Json, *, ticked: bool = True) -> Iterator[str]:
+def _remedies(desk: Backend, schedule: Json, *, ticked: bool = True) -> Iterator[str]:
     """Yields why a schedule does not fire; with `ticked` also why its last tick was skipped."""
     from headway.cli.tables.schedules import schedule_remedies
 

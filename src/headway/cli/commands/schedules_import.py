@@ -14,7 +14,7 @@ import typer
 from headway.cli.command import Invocation, command
 
 if TYPE_CHECKING:
-    from headway.cli.command import Desk
+    from headway.cli.backend.base import Backend
     from headway.cli.output import Json
     from headway.model.schedules.crontab import Crontab, CrontabEntry
     from headway.model.schedules.definition import Definition
@@ -104,7 +104,7 @@ def _refuse(file: str, problems: list[str]) -> None:
         raise BadInput("\n".join(lines), code="bad_crontab", problems=lines, subject=file)
 
 
-def _named(desk: Desk, file: str, found: Crontab) -> list[ImportedLine]:
+def _named(desk: Backend, file: str, found: Crontab) -> list[ImportedLine]:
     """Gives each line a free name, or the name of an equal schedule; refuses lines that cannot run."""
     from headway.errors import BadInput
 
@@ -122,7 +122,7 @@ def _named(desk: Desk, file: str, found: Crontab) -> list[ImportedLine]:
     return wanted
 
 
-def _name(desk: Desk, entry: CrontabEntry, definition: Definition, taken: set[str]) -> ImportedLine:
+def _name(desk: Backend, entry: CrontabEntry, definition: Definition, taken: set[str]) -> ImportedLine:
     number = 1
     while True:
         name = entry.name if number == 1 else f"{entry.name}-{number}"

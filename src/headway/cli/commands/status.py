@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,64 +13,66 @@ from headway.cli.command import Invocation, command, family
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from headway.cli.command import Desk
-    from headway.engine.monitoring.overview import Overview
-    from headway.model.explain.snapshot import Pause
+    from headway.cli.backend.base import Backend
+    from headway.cli.output import Json
 
 workers = family("List workers, the processes that run jobs.")
 
 
-def overview_json(seen: Overview, desk: Desk) -> dict[str, Any]:
-    from headway.api.schemas import system
-
-    return {**desk.where, **system.overview_json(seen)}
+def _overview(desk: Backend, *, listed: int = 10) -> Json:
+    return {**desk.where, **desk.overview(listed=listed)}
 
 
-def _page(seen: Overview, desk: Desk) -> list[RenderableType]:
+def _page(seen: Json) -> list[RenderableType]:
     from headway.cli.commands.targets import blocked_text
     from headway.cli.output import one_line
-    from headway.cli.tables.jobs import about, pairs
+    from headway.cli.tables.pages import pairs
+    from headway.cli.tables.times import age, moment
     from headway.text.findings import NO_WORKER
 
-    counts = seen.counts.by_status
-    plus = "+" if seen.counts.at_least else ""
-    alive = [worker for worker, lives in seen.workers if lives]
-    slots = sum(worker.slots for worker in alive)
-    wait = seen.counts.longest_wait
+    counts, now = seen["counts"], moment(seen["at"])
+    plus = "+" if seen["counts_at_least"] else ""
+    alive = [worker for worker in seen["workers"] if worker["state"] != "gone"]
+    slots = sum(worker["slots"] for worker in alive)
+    wait = seen["oldest_wait"]
     unfinished = ("RUNNING", "QUEUED", "SCHEDULED", "WAITING", "PAUSED", "ERROR")
     ended = ("COMPLETED", "FAILED", "SKIPPED", "CANCELLED")
     rows: list[tuple[str, object]] = [
-        *desk.where.items(),
-        ("queue", _pauses(seen) or "open"),
-        ("targets", blocked_text(seen.blocked)),
+        ("database", seen["database"]),
+        ("server", seen["server"]),
+        ("queue", _pauses(seen["queue"], now) or "open"),
+        ("targets", blocked_text(seen["blocked_targets"])),
         ("workers", f"{len(alive)} with {slots} slots" if alive else f"none: {NO_WORKER.remedy.line}"),
         ("jobs", ", ".join(f"{counts[name]}{plus} {name.lower()}" for name in unfinished if counts[name]) or "none"),
         ("last 24 h", ", ".join(f"{counts[name]} {name.lower()}" for name in ended if counts[name]) or "none"),
-        ("oldest wait", f"{about((seen.now - wait[1]) / 1e6)}, job {wait[0]}" if wait else None),
+        ("oldest wait", f"{age(wait['queued_at'], now)}, job {wait['job_id']}" if wait else None),
     ]
     return [pairs([(name, one_line(str(value)) if value else None) for name, value in rows])]
 
 
-def _pauses(seen: Overview) -> str:
-    pauses = (("paused", seen.pause), ("paused for all tenants", seen.everybody))
-    return "; ".join(word + _note(pause, seen.now) for word, pause in pauses if pause is not None)
+def _pauses(queue: Json, now: int) -> str:
+    from headway.cli.commands.queue import pauses
+
+    named = zip(("paused", "paused for all tenants"), pauses(queue), strict=True)
+    return "; ".join(word + _note(pause, now) for word, pause in named if pause is not None)
 
 
-def _note(pause: Pause, now: int) -> str:
-    from headway.cli.tables.jobs import about
+def _note(pause: Json, now: int) -> str:
+    from headway.cli.tables.times import about, moment
 
-    until = f" for {about((pause.until - now) / 1e6)} more" if pause.until else ""
-    return until + (f": {pause.note}" if pause.note else "")
+    until = f" for {about((moment(pause['until']) - now) / 1e6)} more" if pause["until"] else ""
+    return until + (f": {pause['note']}" if pause["note"] else "")
 
 
-def _tables(seen: Overview) -> list[RenderableType]:
+def _tables(seen: Json) -> list[RenderableType]:
     from headway.cli.tables.jobs import job_table, queue_table
+    from headway.cli.tables.times import moment
 
     parts: list[RenderableType] = []
-    if seen.running:
-        parts += ["", job_table(seen.running, seen.now)]
-    if seen.waiting:
-        parts += ["", queue_table(seen.waiting, seen.now)]
+    if seen["running"]:
+        parts += ["", job_table(seen["running"], moment(seen["at"]))]
+    if seen["waiting"]:
+        parts += ["", queue_table(seen["waiting"], moment(seen["at"]))]
     return parts
 
 
@@ -79,11 +81,8 @@ def register(root: typer.Typer) -> None:
     def status(call: Invocation) -> None:
         """Show the queue, targets, workers, jobs by state and the oldest wait."""
         with call.desk() as desk:
-            seen = desk.overview()
-            if call.out.as_json:
-                call.out.data(overview_json(seen, desk))
-            else:
-                call.out.show(*_page(seen, desk))
+            seen = _overview(desk)
+        call.out.answer(seen, lambda: _page(seen))
 
     @command(root, "top")
     def top(
@@ -96,7 +95,8 @@ def register(root: typer.Typer) -> None:
         pause = max(0.1, seconds(interval, field="interval"))
         with call.desk() as desk:
             if call.out.as_json or not call.out.stdout.is_terminal:
-                _once(call, desk)
+                seen = _overview(desk)
+                call.out.answer(seen, lambda: [*_page(seen), *_tables(seen)])
             else:
                 _refresh(call, desk, pause)
 
@@ -126,43 +126,27 @@ def register(root: typer.Typer) -> None:
         """Print the version."""
         from headway import __version__
 
-        if call.out.as_json:
-            call.out.data({"version": __version__})
-        else:
-            call.out.show(f"headway {__version__}")
+        call.out.answer({"version": __version__}, lambda: [f"headway {__version__}"])
 
 
-def _once(call: Invocation, desk: Desk) -> None:
-    seen = desk.overview()
-    if call.out.as_json:
-        call.out.data(overview_json(seen, desk))
-    else:
-        call.out.show(*_page(seen, desk), *_tables(seen))
-
-
-def _refresh(call: Invocation, desk: Desk, pause: float) -> None:
+def _refresh(call: Invocation, desk: Backend, pause: float) -> None:
     from rich.console import Group
     from rich.live import Live
 
     with suppress(KeyboardInterrupt), Live(console=call.out.stdout, screen=True, auto_refresh=False) as live:
         while True:
-            seen = desk.overview(listed=max(5, call.out.stdout.size.height // 2 - 6))
-            live.update(Group(*_page(seen, desk), *_tables(seen)), refresh=True)
+            seen = _overview(desk, listed=max(5, call.out.stdout.size.height // 2 - 6))
+            live.update(Group(*_page(seen), *_tables(seen)), refresh=True)
             time.sleep(pause)
 
 
 @command(workers, "ls")
 def ls(call: Invocation) -> None:
     """List workers and the jobs they run, including workers that ended within the last hour."""
-    from headway.api.schemas.jobs import worker_json
     from headway.cli.tables.jobs import worker_table
     from headway.text.findings import NO_WORKER
 
+    empty = [f"no workers: {NO_WORKER.remedy.line}"]
     with call.desk() as desk:
-        found, now = desk.workers(), desk.now()
-    if call.out.as_json:
-        call.out.data({"items": [worker_json(worker, alive=alive) for worker, alive in found], "next": None})
-    elif not found:
-        call.out.say(f"no workers: {NO_WORKER.remedy.line}")
-    else:
-        call.out.show(worker_table(found, now))
+        page, now = desk.workers(), desk.now()
+    call.out.page(page, lambda found: worker_table(found, now), empty=empty)

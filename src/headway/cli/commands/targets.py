@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,8 +12,7 @@ from headway.cli.command import Invocation, command, family
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from headway.cli.command import Desk
-    from headway.model.queue.target import TargetView
+    from headway.cli.output import Json
 
 targets = family("List, pause, resume and release targets.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the target.", show_default=False)]
@@ -31,51 +30,27 @@ STYLES = {"busy": "cyan", "held": "bold red", "paused": "yellow"}
 def ls(call: Invocation, state: Only = NONE, limit: Limit = 20, cursor: Cursor = None) -> None:
     """List targets by name, with their state, its cause, the job on them and the number of waiting jobs."""
     from headway.model.values import state_names
-    from headway.store.paging import Page
 
     wanted = state_names.target_states(state, label="--state")
+    empty = (
+        "no target matches" if wanted else "no targets yet",
+        "the first job on a target creates it: headway run TASK --target desk-1",
+    )
     with call.desk() as desk:
-        items: list[TargetView] = []
-        while True:  # a filter can leave a page short, so pages are read until there are enough items
-            page = desk.list_targets(wanted, limit - len(items), cursor)
-            items += page.items
-            cursor = page.next
-            if cursor is None or len(items) >= limit:
-                break
-        now = desk.now()
-    _show(call, Page(items, cursor), now, filtered=bool(wanted))
-
-
-def _show(call: Invocation, page: Any, now: int, *, filtered: bool) -> None:
-    from headway.api.schemas.queue import target_json
-
-    if call.out.as_json:
-        call.out.data({"items": [target_json(target) for target in page.items], "next": page.next})
-    elif not page.items:
-        call.out.say("no target matches" if filtered else "no targets yet")
-        call.out.say("the first job on a target creates it: headway run TASK --target desk-1")
-    else:
-        call.out.show(target_table(page.items, now))
-        if page.next is not None:
-            call.out.say(f"there are more: --cursor {page.next}")
+        page, now = desk.targets.page(wanted, limit, cursor), desk.now()
+    call.out.page(page, lambda found: target_table(found, now), empty=empty)
 
 
 @command(targets, "show")
 def show(call: Invocation, name: Name) -> None:
     """Show a target with its history, and the commands that open it."""
-    from headway.api.schemas.jobs import event_json
-    from headway.api.schemas.queue import target_json
-    from headway.cli.tables.jobs import event_table
+    from headway.cli.tables.events import event_table
 
     with call.desk() as desk:
-        target, events = desk.shown_target(_checked(name))
-        now = desk.now()
-    if call.out.as_json:
-        call.out.data({**target_json(target), "events": [event_json(event) for event in events]})
-        return
-    call.out.show(target_page(target, now), "", event_table(events, now))
-    for line in remedies(target):
-        call.out.say(line)
+        target, now = desk.targets.shown(_checked(name)), desk.now()
+    call.out.answer(
+        target, lambda: [target_page(target, now), "", event_table(target["events"], now)], notes=remedies(target)
+    )
 
 
 def _checked(name: str) -> str:
@@ -92,120 +67,111 @@ def pause(
 ) -> None:
     """Pause a target: no more jobs start on it. A running job continues."""
     with call.desk() as desk:
-        desk.client.pause_target(_checked(name), note=note)
-        _answer(call, desk, name)
+        _answer(call, desk.targets.pause(_checked(name), note=note))
 
 
 @command(targets, "resume")
 def resume(call: Invocation, name: Name) -> None:
     """Resume a paused target: jobs start on it again."""
     from headway.errors import WrongState
-    from headway.model.queue.target import TargetState
 
     with call.desk() as desk:
-        before = desk.target(_checked(name))
-        if before.state is TargetState.HELD:
-            text = f"the target {name!r} is not paused: job {before.held_by} holds it ({before.reason})"
-            raise WrongState(f"{text}; `headway targets show` lists the ways to open it", status=before.state.value)
-        desk.client.resume_target(name)
-        _answer(call, desk, name)
+        before = desk.targets.get(_checked(name))
+        if before["state"] == "held":
+            text = f"the target {name!r} is not paused: job {before['held_by']} holds it ({before['reason']})"
+            raise WrongState(f"{text}; `headway targets show` lists the ways to open it", status="held")
+        _answer(call, desk.targets.resume(name))
 
 
 @command(targets, "release")
 def release(call: Invocation, name: Name) -> None:
     """End the PAUSED or ERROR job that holds a target as FAILED, so that the next job may start."""
     with call.desk() as desk:
-        job = desk.client.release_target(_checked(name))
-        if not call.out.as_json:
-            call.out.show(f"job {job.id} released: now {job.status.name}")
-        _answer(call, desk, name)
+        job = desk.targets.release(_checked(name))
+        target = desk.targets.get(name)
+    _answer(call, target, f"job {job['job_id']} released: now {job['status']}")
 
 
-def _answer(call: Invocation, desk: Desk, name: str) -> None:
-    from headway.api.schemas.queue import target_json
+def _answer(call: Invocation, target: Json, *before: str) -> None:
     from headway.cli.output import visible
 
-    target = desk.target(name)
-    if call.out.as_json:
-        call.out.data(target_json(target))
-        return
-    facts = [f"{visible(target.name)} is {target.state.value}"]
-    facts += [f"job {target.running} keeps running"] if target.running is not None and target.state == "paused" else []
-    facts += [f"job {target.held_by} holds it"] if target.held_by is not None else []
-    facts += [f"{_waiting(target)} wait{'s' if target.waiting == 1 else ''}"] if target.waiting else []
-    call.out.show(", ".join(facts))
-    for line in remedies(target):
-        call.out.say(line)
+    running, held_by, waiting = target["running"], target["held_by"], target["waiting"]
+    facts = [f"{visible(target['name'])} is {target['state']}"]
+    facts += [f"job {running} keeps running"] if running is not None and target["state"] == "paused" else []
+    facts += [f"job {held_by} holds it"] if held_by is not None else []
+    facts += [f"{_waiting(target)} wait{'s' if waiting == 1 else ''}"] if waiting else []
+    call.out.answer(target, lambda: [*before, ", ".join(facts)], notes=remedies(target))
 
 
 # --- tables -------------------------------------------------------------------------------------------------------
 
 
-def remedies(target: TargetView) -> list[str]:
+def remedies(target: Json) -> list[str]:
     """Returns the commands that open a paused or held target."""
     import shlex
 
-    name, lines = shlex.quote(target.name), []
-    if target.state == "paused":
+    name, lines = shlex.quote(target["name"]), []
+    if target["state"] == "paused":
         lines.append(f"to start jobs on it again: headway targets resume {name}")
-    if target.held_by is not None and not target.resumed:
-        lines.append(f"to continue the job: headway jobs resume {target.held_by}, or resolve, retry, cancel")
+    if target["held_by"] is not None and not target["resumed"]:
+        lines.append(f"to continue the job: headway jobs resume {target['held_by']}, or resolve, retry, cancel")
         lines.append(f"to end the job as FAILED: headway targets release {name}")
     return lines
 
 
-def target_table(found: Iterable[TargetView], now: int) -> Table:
+def target_table(found: Iterable[Json], now: int) -> Table:
     from headway.cli.output import styled, table
-    from headway.cli.tables.jobs import age
+    from headway.cli.tables.times import age
 
     made = table("TARGET", "STATE", "BY", "SINCE", "WAITING", "WHY", flexible=("TARGET", "WHY"))
     for target in found:
         made.add_row(
-            styled(target.name),
-            styled(target.state.value, STYLES.get(target.state.value, "")),
+            styled(target["name"]),
+            styled(target["state"], STYLES.get(target["state"], "")),
             _by(target),
-            age(target.since, now),
+            age(target["since"], now),
             _waiting(target),
-            styled("; ".join(word for word in (target.note, target.reason) if word)),
+            styled("; ".join(word for word in (target["note"], target["reason"]) if word)),
         )
     return made
 
 
-def target_page(target: TargetView, now: int) -> Table:
+def target_page(target: Json, now: int) -> Table:
     from headway.cli.output import styled
-    from headway.cli.tables.jobs import pairs, when
+    from headway.cli.tables.pages import pairs
+    from headway.cli.tables.times import when
 
     return pairs(
         [
-            ("target", target.name),
-            ("state", styled(target.state.value, STYLES.get(target.state.value, ""))),
-            ("since", when(target.since, now)),
-            ("note", target.note),
-            ("held by", f"job {target.held_by}" if target.held_by is not None else None),
-            ("reason", target.reason),
-            ("running", f"job {target.running}" if target.running is not None else None),
-            ("direct call", f"reservation {target.direct}" if target.direct is not None else None),
+            ("target", target["name"]),
+            ("state", styled(target["state"], STYLES.get(target["state"], ""))),
+            ("since", when(target["since"], now)),
+            ("note", target["note"]),
+            ("held by", f"job {target['held_by']}" if target["held_by"] is not None else None),
+            ("reason", target["reason"]),
+            ("running", f"job {target['running']}" if target["running"] is not None else None),
+            ("direct call", f"reservation {target['direct']}" if target["direct"] is not None else None),
             ("waiting", _waiting(target)),
         ]
     )
 
 
-def _by(target: TargetView) -> str:
-    job = target.held_by if target.held_by is not None else target.running
+def _by(target: Json) -> str:
+    job = target["held_by"] if target["held_by"] is not None else target["running"]
     if job is not None:
         return f"job {job}"
-    return "a direct call" if target.direct is not None else ""
+    return "a direct call" if target["direct"] is not None else ""
 
 
-def _waiting(target: TargetView) -> str:
-    return f"{target.waiting}{'+' if target.at_least else ''}"
+def _waiting(target: Json) -> str:
+    return f"{target['waiting']}{'+' if target['waiting_at_least'] else ''}"
 
 
-def blocked_text(found: Sequence[TargetView]) -> str | None:
+def blocked_text(found: Sequence[Json]) -> str | None:
     """Lists the held and paused targets in one line; returns None if there are none."""
-    held = [f"{target.name} by job {target.held_by}" for target in found if target.state == "held"]
-    pauses = [target for target in found if target.state == "paused"]
-    paused = [f"{target.name} ({target.note})" if target.note else target.name for target in pauses]
+    held = [f"{target['name']} by job {target['held_by']}" for target in found if target["state"] == "held"]
+    pauses = [target for target in found if target["state"] == "paused"]
+    paused = [f"{target['name']} ({target['note']})" if target["note"] else target["name"] for target in pauses]
     parts = [_named("held", held), _named("paused", paused)]
     return "; ".join(part for part in parts if part) or None
 

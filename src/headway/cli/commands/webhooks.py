@@ -16,7 +16,7 @@ from headway.cli.command import Invocation, command, family
 from headway.cli.commands.jobs import Cursor, Limit
 
 if TYPE_CHECKING:
-    from headway.cli.command import Desk
+    from headway.cli.backend.base import Backend
     from headway.cli.output import Json
 
 webhooks = family("List, create, change and test webhooks, and list and replay their deliveries.")
@@ -157,7 +157,7 @@ def send_test(
     return 0 if ended["status"] == "DELIVERED" or ended["last_error"] is None else 1
 
 
-def _await(desk: Desk, number: int, seconds: float) -> Json:
+def _await(desk: Backend, number: int, seconds: float) -> Json:
     """Waits until a delivery was tried once, or the time is over; returns it."""
     deadline = time.monotonic() + seconds
     while True:

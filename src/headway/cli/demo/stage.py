@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.api.schemas.jobs import job_json
+from headway.api.schemas.queue import lane_json, target_json
 from headway.api.server import Server
 from headway.app import App
 from headway.cli.commands.limits import lane_table
 from headway.cli.commands.targets import target_table
 from headway.cli.demo.tasks import app
 from headway.cli.output import Out, paragraph, styled, table
-from headway.cli.tables.jobs import note, status_text
+from headway.cli.tables.events import status_text
+from headway.cli.tables.jobs import note
 from headway.engine.client.client import Client
 from headway.engine.client.limits import settle
 from headway.errors import HeadwayError
@@ -177,13 +179,13 @@ class DemoStage:
         """Prints the targets as `headway targets ls` does."""
         with self.client.database.read() as tx:
             found = targets.listed(tx, self.client.tenant_id).items
-        self._show("targets ls", target_table(found, self.client.database.clock.now()))
+        self._show("targets ls", target_table(map(target_json, found), self.client.database.clock.now()))
 
     def show_limits(self) -> None:
         """Prints the limits as `headway limits ls` does."""
         with self.client.database.read() as tx:
             found = lane_views.listed(tx, self.client.tenant_id)
-        self._show("limits ls", lane_table(found))
+        self._show("limits ls", lane_table(map(lane_json, found)))
 
     def _show(self, command: str, made: Table) -> None:
         self.tell(f"$ headway {command}")
@@ -254,7 +256,7 @@ class DemoStage:
         for view in views:
             if self.seen.get(view.job.id) != view.job.status.name and not self.out.as_json:
                 self.seen[view.job.id] = view.job.status.name
-                why = note(view, self.client.database.clock.now())
+                why = note(job_json(view), self.client.database.clock.now())
                 what = view.job.task if view.job.step is None else f"{view.job.task} ({view.job.step})"
                 text = f"  job {view.job.id} {what} {view.job.status.name}" + (f": {why}" if why else "")
                 self.out.show(text)
@@ -283,12 +285,12 @@ def jobs_table(views: Iterable[JobView], now: int) -> Table:
         job = view.job
         made.add_row(
             str(job.id),
-            status_text(job.status),
+            status_text(job.status.name),
             styled(job.task if job.step is None else f"{job.task}: {job.step}"),
             str(job.priority),
             str(job.attempt),
             _bar(view),
-            styled(note(view, now)),
+            styled(note(job_json(view), now)),
         )
     return made
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -34,3 +35,8 @@ def actor(found: Json) -> str:
 def created(found: Json, now: int) -> str:
     """Describes when a thing was created, and by which actor."""
     return f"{when(found['created_at'], now)} by {actor(found['created_by'])}"
+
+
+def compact(value: object) -> str:
+    """Returns JSON text in the format in which it is stored."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

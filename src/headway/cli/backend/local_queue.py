@@ -1,0 +1,90 @@
+"""The queue, its limits and the targets in the local database, as the API's JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from headway.api.schemas.jobs import event_json, job_json
+from headway.api.schemas.queue import limits_json, pause_json, target_json, waiting_json
+from headway.cli.backend.base import fill
+from headway.cli.output import Json
+from headway.engine.client import limits
+from headway.model.queue.target import TargetState
+from headway.store.jobs import views as job_views
+from headway.store.paging import check_limit
+from headway.store.queue import lane_views, lanes, queue_views, targets
+
+if TYPE_CHECKING:
+    from headway.cli.backend.local import LocalBackend
+
+
+class LocalQueue:
+    """The queue and its limits in the local database."""
+
+    def __init__(self, desk: LocalBackend) -> None:
+        self.desk = desk
+
+    def page(self, limit: int) -> Json:
+        with self.desk.read() as tx:
+            waiting = queue_views.queue(tx, self.desk.tenant_id, check_limit(limit), lives=limits.lives)
+        return {"items": [waiting_json(job) for job in waiting], "next": None}
+
+    def pause(self, *, note: str | None, until: int | None, everybody: bool) -> Json:
+        self.desk.client.pause_queue(note=note, until=until, everybody=everybody)
+        return self._pauses()
+
+    def resume(self, *, everybody: bool) -> Json:
+        self.desk.client.resume_queue(everybody=everybody)
+        return self._pauses()
+
+    def _pauses(self) -> Json:
+        with self.desk.read() as tx:
+            return pause_json(*lanes.pauses(tx, self.desk.tenant_id))
+
+    def limits(self) -> Json:
+        with self.desk.read() as tx:
+            return limits_json(lanes.read_concurrency(tx)[0], lane_views.listed(tx, self.desk.tenant_id))
+
+    def set_limit(self, name: str, capacity: int | None) -> Json:
+        tenant_id, actor = self.desk.tenant_id, self.desk.client.actor
+        limits.change(self.desk.database, name, capacity, tenant_id=tenant_id, actor=actor)
+        return self.limits()
+
+
+class LocalTargets:
+    """Targets in the local database."""
+
+    def __init__(self, desk: LocalBackend) -> None:
+        self.desk = desk
+
+    def page(self, states: Collection[TargetState], limit: int, cursor: str | None) -> Json:
+        def read(count: int, cursor: str | None) -> Json:
+            with self.desk.read() as tx:
+                page = targets.listed(tx, self.desk.tenant_id, states=states, limit=count, cursor=cursor)
+            return {"items": [target_json(target) for target in page.items], "next": page.next}
+
+        return fill(read, limit, cursor)
+
+    def get(self, name: str) -> Json:
+        with self.desk.read() as tx:
+            return target_json(targets.shown(tx, self.desk.tenant_id, name))
+
+    def shown(self, name: str) -> Json:
+        with self.desk.read() as tx:
+            target = targets.shown(tx, self.desk.tenant_id, name)
+            events = job_views.history(tx, "target", target.id)
+        return {**target_json(target), "events": [event_json(event) for event in events]}
+
+    def pause(self, name: str, *, note: str | None) -> Json:
+        self.desk.client.pause_target(name, note=note)
+        return self.get(name)
+
+    def resume(self, name: str) -> Json:
+        self.desk.client.resume_target(name)
+        return self.get(name)
+
+    def release(self, name: str) -> Json:
+        job_id = self.desk.client.release_target(name).id
+        with self.desk.read() as tx:
+            return job_json(job_views.view(tx, self.desk.tenant_id, job_id))
