@@ -14,15 +14,12 @@ def show(call: Invocation) -> None:
     from headway.config import explain
 
     explained = explain(call.settings())
-    if call.out.as_json:
-        call.out.data({"items": [setting._asdict() for setting in explained], "next": None})
-        return
     made = table("SETTING", "VALUE", "FROM", "MEANING", flexible=("VALUE", "FROM", "MEANING"))
     for setting in explained:
         style = "" if setting.source == "default" else "bold"
         name, value = styled(setting.name, style), styled(setting.value, style)
         made.add_row(name, value, styled(setting.source), paragraph(setting.description))
-    call.out.show(made)
+    call.out.answer({"items": [setting._asdict() for setting in explained], "next": None}, lambda: [made])
 
 
 @command(config, "check")
@@ -34,7 +31,5 @@ def check(call: Invocation) -> None:
     settings = call.settings()
     policies.find(settings.concurrency.policy).lanes("command", ())
     given = [setting for setting in explain(settings) if setting.source != "default"]
-    if call.out.as_json:
-        call.out.data({"ok": True, "given": [setting._asdict() for setting in given]})
-    else:
-        call.out.show(f"the settings are valid: {len(given)} given, the others have their defaults")
+    said = f"the settings are valid: {len(given)} given, the others have their defaults"
+    call.out.answer({"ok": True, "given": [setting._asdict() for setting in given]}, lambda: [said])

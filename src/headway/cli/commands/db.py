@@ -36,12 +36,9 @@ def migrate(call: Invocation) -> None:
         done = migrate(database)
     finally:
         database.close()
-    if call.out.as_json:
-        call.out.data({"database": shown(settings), "schema": versions()[-1], "migrated": done})
-    elif done:
-        call.out.show(f"{shown(settings)} now has schema {versions()[-1]}")
-    else:
-        call.out.show(f"{shown(settings)} is up to date: schema {versions()[-1]}")
+    name, schema = shown(settings), versions()[-1]
+    said = f"{name} now has schema {schema}" if done else f"{name} is up to date: schema {schema}"
+    call.out.answer({"database": name, "schema": schema, "migrated": done}, lambda: [said])
 
 
 @command(db, "check")
@@ -75,10 +72,7 @@ def backup(call: Invocation, file: File) -> None:
     with call.local() as desk, _bar(call.out, f"copying into {file}") as progress:
         database_backup.backup(desk.database, file, progress)
     size = file.stat().st_size
-    if call.out.as_json:
-        call.out.data({"file": str(file), "bytes": size})
-    else:
-        call.out.show(f"{file}: {size / 1e6:.1f} MB")
+    call.out.answer({"file": str(file), "bytes": size}, lambda: [f"{file}: {size / 1e6:.1f} MB"])
 
 
 @contextmanager
@@ -119,12 +113,9 @@ def restore(
         confirm(question, yes=yes)
         database_backup.restore_postgres(settings, file)
         kept = None
-    if call.out.as_json:
-        call.out.data({"database": shown(settings), "restored": str(file), "kept": kept, "warning": both})
-    else:
-        call.out.show(f"{shown(settings)} was restored from {file}" + (f"; its former state is {kept}" if kept else ""))
-        if both:
-            call.out.say(f"headway: {both}: use only one of them")
+    said = f"{shown(settings)} was restored from {file}" + (f"; its former state is {kept}" if kept else "")
+    done = {"database": shown(settings), "restored": str(file), "kept": kept, "warning": both}
+    call.out.answer(done, lambda: [said], notes=[f"headway: {both}: use only one of them"] if both else [])
 
 
 @command(db, "promote")

@@ -40,10 +40,8 @@ def register(root: typer.Typer) -> None:
         from headway.model.checks import is_away, is_sound
 
         found = examine(call, app)
-        if call.out.as_json:
-            call.out.data({"checks": [_json(result) for result in found], "ok": is_sound(found)})
-        else:
-            call.out.show(*_page(found))
+        checks = [_json(result) for result in found]
+        call.out.answer({"checks": checks, "ok": is_sound(found)}, lambda: _page(found))
         if is_away(found):
             return 5
         return 0 if is_sound(found) else 4

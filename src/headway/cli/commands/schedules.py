@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -79,10 +79,11 @@ def next_(call: Invocation, name: Name, count: Count = 5) -> None:
     """Show the next times of a schedule, in UTC and in its own time zone."""
     with call.desk() as desk:
         times = desk.schedules.next_times(number_or_name(name), count)
-        _show_times(call, times)
-        if not call.out.as_json:
-            for line in _remedies(desk, desk.schedules.get(times["schedule_id"]), ticked=False):
-                call.out.say(line)
+        _show_times(call, times, notes=_why_silent(desk, times["schedule_id"]))
+
+
+def _why_silent(desk: Backend, number: int) -> Iterator[str]:
+    yield from _remedies(desk, desk.schedules.get(number), ticked=False)
 
 
 @command(schedules, "preview")
@@ -111,7 +112,7 @@ def preview(
     _show_times(call, {**about, "items": items, "next": None})
 
 
-def _show_times(call: Invocation, times: Json) -> None:
+def _show_times(call: Invocation, times: Json, *, notes: Iterable[str] = ()) -> None:
     from headway.cli.tables.schedules import preview_table
 
     def shown() -> Iterator[RenderableType]:
@@ -119,7 +120,7 @@ def _show_times(call: Invocation, times: Json) -> None:
         if times["items"]:
             yield preview_table(times["items"], times["timezone"] if times["timezone"] != "UTC" else "LOCAL")
 
-    call.out.answer(times, shown)
+    call.out.answer(times, shown, notes=notes)
 
 
 @command(schedules, "ticks")
