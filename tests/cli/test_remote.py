@@ -22,8 +22,8 @@ from headway.cli.backend.server_option import ServerAddress
 from headway.cli.command import SHARED
 from headway.cli.main import hint_of
 from headway.clock import SECOND
+from headway.model.jobs.filter import JobFilter
 from headway.model.jobs.states import State
-from headway.store.paging import Filters
 from headway.testing import drain, isolated
 from tests.support import shop
 from tests.support.cli import Answer, Here, until
@@ -355,10 +355,10 @@ def test_both_backends_answer_the_same_bytes(site: Site) -> None:
     link = Link(ServerAddress(site.url, token), print)
     local, remote = LocalBackend(site.app.settings, lambda: client), HttpBackend(link)
     reads: list[Callable[[Backend], Any]] = [
-        lambda desk: desk.jobs.page(Filters(), 200, None),
-        lambda desk: desk.jobs.page(Filters(target="desk/1"), 1, None),
-        lambda desk: desk.jobs.runs(Filters(statuses=frozenset({State.FAILED})), 2, None),
-        lambda desk: desk.jobs.numbers(Filters(task="shop.give_up"), unretried=True),
+        lambda desk: desk.jobs.page(JobFilter(), 200, None),
+        lambda desk: desk.jobs.page(JobFilter(target="desk/1"), 1, None),
+        lambda desk: desk.jobs.runs(JobFilter(statuses=frozenset({State.FAILED})), 2, None),
+        lambda desk: desk.jobs.numbers(JobFilter(task="shop.give_up"), unretried=True),
         *(partial(lambda number, desk: desk.jobs.shown(number), number) for number in range(1, 16)),
         lambda desk: desk.jobs.run(5),
         lambda desk: desk.jobs.explain(4),

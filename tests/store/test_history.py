@@ -12,13 +12,14 @@ import pytest
 
 from headway.errors import BadInput, NotFound
 from headway.model.jobs.failure_groups import alike
+from headway.model.jobs.filter import JobFilter
 from headway.model.jobs.outcome import Completed, Failed, FailureKind, Lost, Skipped
 from headway.model.jobs.states import State
 from headway.store.db import Database, Tx
 from headway.store.jobs import history, starts
 from headway.store.jobs.history import Record
 from headway.store.jobs.starts import EVENTS, WINDOW
-from headway.store.paging import Filters, Page
+from headway.store.paging import Page
 from headway.store.postgres.row_security import walled
 from headway.store.webhooks import delivery_views
 from headway.text import params
@@ -72,7 +73,7 @@ def full(shared_life: Life) -> Database:
 
 def page(database: Database, cursor: str | None = None, limit: int = 50, **filters: Any) -> Page[Record]:
     with database.read() as tx:
-        return history.list_records(tx, 1, Filters(**filters), limit, cursor)
+        return history.list_records(tx, 1, JobFilter(**filters), limit, cursor)
 
 
 def every(database: Database, **filters: Any) -> list[int]:

@@ -18,10 +18,10 @@ from headway.engine.client.tokens import Tokens
 from headway.engine.client.webhooks import Webhooks
 from headway.errors import NotFound
 from headway.model.jobs import actions as verbs
+from headway.model.jobs.filter import JobFilter
 from headway.store.db import Tx
 from headway.store.groups import views as group_views
 from headway.store.jobs import views as job_views
-from headway.store.paging import Filters
 from headway.store.postgres.row_security import walled
 from headway.store.queue import queue_views, targets
 from headway.store.schedules import schedules
@@ -163,8 +163,8 @@ def test_lists_have_only_what_is_ones_own(shared_life: Life, mine: tuple[Client,
         client.database = walled(shared_life.database, client.tenant_id)
     tenant_id = client.tenant_id
     with client.database.read() as tx:
-        jobs = job_views.list_jobs(tx, tenant_id, Filters(), 200).items
-        runs = job_views.list_runs(tx, tenant_id, Filters(), 200).items
+        jobs = job_views.list_jobs(tx, tenant_id, JobFilter(), 200).items
+        runs = job_views.list_runs(tx, tenant_id, JobFilter(), 200).items
         found = group_views.groups_page(tx, tenant_id).items
         executions = group_views.groups_page(tx, tenant_id, kind="execution").items
         desks = targets.listed(tx, tenant_id).items

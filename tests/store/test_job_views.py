@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headway.errors import BadInput, NotFound
+from headway.model.jobs.filter import JobFilter
 from headway.model.jobs.job import Run
 from headway.model.jobs.states import State
 from headway.store import paging
@@ -17,7 +18,7 @@ from headway.store.db import Database, Tx, open_database
 from headway.store.jobs import views as job_views
 from headway.store.jobs.views import JobView
 from headway.store.migrations import migrate
-from headway.store.paging import Filters, Page
+from headway.store.paging import Page
 from headway.store.queue import queue_views
 from headway.store.statements import blocks, sql_text
 
@@ -75,7 +76,7 @@ def full(empty: Database) -> Database:
 
 def page(database: Database, *, cursor: str | None = None, limit: int = 50, **filters: Any) -> Page[JobView]:
     with database.read() as tx:
-        return job_views.list_jobs(tx, 1, Filters(**filters), limit, cursor)
+        return job_views.list_jobs(tx, 1, JobFilter(**filters), limit, cursor)
 
 
 def every(database: Database, **filters: Any) -> list[int]:
@@ -147,9 +148,9 @@ def test_bad_cursors_and_limits(empty: Database) -> None:
 
 def test_runs(full: Database) -> None:
     with full.read() as tx:
-        failed = job_views.list_runs(tx, 1, Filters(frozenset({State.FAILED})), 3)
-        more = job_views.list_runs(tx, 1, Filters(frozenset({State.FAILED})), 3, failed.next)
-        newest = job_views.list_runs(tx, 1, Filters(since=BEGAN, until=BEGAN + 500 * SECOND), 2)
+        failed = job_views.list_runs(tx, 1, JobFilter(frozenset({State.FAILED})), 3)
+        more = job_views.list_runs(tx, 1, JobFilter(frozenset({State.FAILED})), 3, failed.next)
+        newest = job_views.list_runs(tx, 1, JobFilter(since=BEGAN, until=BEGAN + 500 * SECOND), 2)
     assert [run.job_id for run in failed.items + more.items] == [26_901, 26_801, 26_701, 26_601, 26_501, 26_401]
     assert [run.job_id for run in newest.items] == [499, 498]
 
@@ -190,7 +191,7 @@ def test_a_page_of_failed_runs_looks_at_no_more_than_its_budget(full: Database) 
 
     def failed(cursor: str | None = None) -> Page[Run]:
         with full.read() as tx:
-            return job_views.list_runs(tx, 1, Filters(frozenset({State.FAILED}), task="task.5"), 200, cursor)
+            return job_views.list_runs(tx, 1, JobFilter(frozenset({State.FAILED}), task="task.5"), 200, cursor)
 
     first = failed()
     assert first.next is not None

@@ -8,11 +8,12 @@ import pytest
 from headway.clock import micros
 from headway.errors import NotFound
 from headway.model.explain.forecast import Estimate
+from headway.model.jobs.filter import JobFilter
 from headway.model.jobs.outcome import Completed
 from headway.model.jobs.states import State
 from headway.store import stats
 from headway.store.jobs.held import held
-from headway.store.paging import Filters, count_jobs
+from headway.store.paging import count_jobs
 from headway.store.queue import queue_views
 from headway.store.queue.queue_views import WaitingJob
 from headway.store.schedules import schedules
@@ -21,7 +22,7 @@ from tests.support.life import TASK, Life
 IN_LINE = frozenset({State.WAITING, State.SCHEDULED, State.QUEUED})
 
 
-def whole(life: Life, filters: Filters, size: int) -> list[list[int]]:
+def whole(life: Life, filters: JobFilter, size: int) -> list[list[int]]:
     """All pages of the queue."""
     found: list[list[int]] = []
     cursor = None
@@ -38,19 +39,19 @@ def test_what_fits_comes_in_claim_order_and_every_job_once(life: Life, monkeypat
     made = [life.enqueue(task="a" if n % 3 == 0 else "b", priority=n % 2, hold=n == 6) for n in range(24)]
     wanted = [job_id for n, job_id in enumerate(made) if n % 3 == 0]
     ordered = sorted(wanted, key=lambda job_id: (-life.job(job_id).priority, job_id))
-    pages = whole(life, Filters(task="a"), 3)
+    pages = whole(life, JobFilter(task="a"), 3)
     assert [job_id for page in pages for job_id in page] == ordered
     assert all(len(page) <= 3 for page in pages)
-    assert [page for page in whole(life, Filters(frozenset({State.WAITING}), task="a"), 3) if page] == [[made[6]]]
-    assert not any(whole(life, Filters(task="nothing like it"), 3))
+    assert [page for page in whole(life, JobFilter(frozenset({State.WAITING}), task="a"), 3) if page] == [[made[6]]]
+    assert not any(whole(life, JobFilter(task="nothing like it"), 3))
 
 
 def test_a_filter_by_target_is_about_that_target(life: Life) -> None:
     mine = [life.enqueue(target="desk"), life.enqueue(target="desk")]
     life.enqueue(target="other")
-    assert whole(life, Filters(target="desk"), 50) == [mine]
+    assert whole(life, JobFilter(target="desk"), 50) == [mine]
     with pytest.raises(NotFound):
-        whole(life, Filters(target="nowhere"), 50)
+        whole(life, JobFilter(target="nowhere"), 50)
 
 
 def test_jobs_that_fit_are_counted_by_state(life: Life) -> None:
@@ -59,8 +60,8 @@ def test_jobs_that_fit_are_counted_by_state(life: Life) -> None:
     life.in_state("QUEUED", task="b")
     unfinished = IN_LINE | {State.RUNNING, State.PAUSED, State.ERROR}
     with life.database.read() as tx:
-        found, complete = count_jobs(tx, 1, Filters(unfinished, task="a"))
-        failed, _ = count_jobs(tx, 1, Filters(frozenset({State.FAILED})))
+        found, complete = count_jobs(tx, 1, JobFilter(unfinished, task="a"))
+        failed, _ = count_jobs(tx, 1, JobFilter(frozenset({State.FAILED})))
     assert complete
     assert found == {**dict.fromkeys(unfinished, 1), State.QUEUED: 2}
     assert failed == {State.FAILED: 1}

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from headway.errors import BadInput, NotFound
+from headway.model.jobs.filter import JobFilter
 from headway.model.jobs.outcome import Completed
 from headway.model.queue.target import TargetState, TargetView
 from headway.store import paging
 from headway.store.db import Tx
 from headway.store.jobs import reports
 from headway.store.jobs import views as job_views
-from headway.store.paging import Filters
 from headway.store.queue import lane_views, lanes, reservations, targets
 from tests.support.life import ADA, FINAL, TASK, Life
 
@@ -123,7 +123,7 @@ def test_another_tenants_targets_are_not_there(life: Life) -> None:
         assert targets.listed(tx, 2).items == []
         assert targets.blocked(tx, 2) == []
         with pytest.raises(NotFound):
-            job_views.list_jobs(tx, 2, Filters(target="desk-1"))
+            job_views.list_jobs(tx, 2, JobFilter(target="desk-1"))
 
 
 # --- lists --------------------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ def test_names_of_targets_come_with_their_jobs(life: Life) -> None:
     ids = [life.enqueue(target=name) for name in ("b", "a", None, "b")]
     with life.database.read() as tx:
         found = {one.job.id: one.target for one in job_views.list_jobs(tx, TENANT).items}
-        on_b = [one.job.id for one in job_views.list_jobs(tx, TENANT, Filters(target="b")).items]
+        on_b = [one.job.id for one in job_views.list_jobs(tx, TENANT, JobFilter(target="b")).items]
     assert found == dict(zip(ids, ("b", "a", None, "b"), strict=True))
     assert on_b == [ids[3], ids[0]]
 

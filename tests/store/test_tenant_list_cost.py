@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from headway.model.jobs.filter import JobFilter
 from headway.model.jobs.states import State
 from headway.store import paging
 from headway.store.db import Tx
 from headway.store.jobs import history, starts
 from headway.store.jobs import views as job_views
-from headway.store.paging import Filters, Page
+from headway.store.paging import Page
 from headway.store.postgres.row_security import walled
 from headway.store.webhooks import delivery_views
 from tests.support.life import Life
@@ -46,8 +47,8 @@ def test_who_owns_one_row_of_many_reads_no_further_than_others(
     crowd = CROWD.format(tenant=other, began=BEGAN, others=OTHERS)
     life.database.transact("fill", lambda tx: life.database.execute_script(tx, crowd))
     hour = 3_600 * SECOND
-    period = Filters(since=BEGAN + 4 * hour, until=BEGAN + 6 * hour)
-    failed = Filters(frozenset({State.FAILED}), until=period.until)
+    period = JobFilter(since=BEGAN + 4 * hour, until=BEGAN + 6 * hour)
+    failed = JobFilter(frozenset({State.FAILED}), until=period.until)
     reads: dict[str, Callable[[Tx], Page[Any]]] = {
         "history": lambda tx: history.list_records(tx, other),
         "history of a time": lambda tx: history.list_records(tx, other, period),
@@ -56,7 +57,7 @@ def test_who_owns_one_row_of_many_reads_no_further_than_others(
         "jobs": lambda tx: job_views.list_jobs(tx, other),
         "jobs of a time": lambda tx: job_views.list_jobs(tx, other, period),
         "runs": lambda tx: job_views.list_runs(tx, other),
-        "runs before a time": lambda tx: job_views.list_runs(tx, other, Filters(until=period.until)),
+        "runs before a time": lambda tx: job_views.list_runs(tx, other, JobFilter(until=period.until)),
         "deliveries": lambda tx: delivery_views.page(tx, other, status=None, limit=50, cursor=None),
     }
     behind = walled(life.database, other)

@@ -7,9 +7,9 @@ import re
 import threading
 from typing import Any
 
+from headway.model.jobs.filter import JobFilter
 from headway.model.schedules.definition import Schedule
 from headway.store.jobs import views as job_views
-from headway.store.paging import Filters
 from tests.support.deadlines import join
 from tests.support.service import Site
 
@@ -73,7 +73,7 @@ def filled_in(text: str) -> dict[str, str]:
 
 def jobs_of(site: Site) -> list[Any]:
     with site.app.database.read() as tx:
-        return job_views.list_jobs(tx, site.app.client.tenant_id, Filters(), 10, None).items
+        return job_views.list_jobs(tx, site.app.client.tenant_id, JobFilter(), 10, None).items
 
 
 def work(site: Site) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headway.cli.backend.base import Backend
     from headway.cli.output import Json
     from headway.errors import HeadwayError
-    from headway.store.paging import Filters
+    from headway.model.jobs.filter import JobFilter
 
 LARGEST = 2**63 - 1
 
@@ -86,27 +86,26 @@ class JobFilterOptions(OptionGroup):
         """True if any of the options is given."""
         return any(vars(self).values())
 
-    def parse(self) -> Filters:
+    def parse(self) -> JobFilter:
         """Checks the options; returns the filter without the schedule."""
         from headway.cli import arguments
-        from headway.model.values import state_names
-        from headway.model.values.json import check_name
-        from headway.store.paging import Filters
+        from headway.model.jobs.filter import JobFilter
 
-        return Filters(
-            statuses=state_names.states(self.status, label="--status"),
-            task=self.task,
-            key=self.key,
-            failure_kind=state_names.failure_kind(self.kind, label="--failure-kind"),
-            created_by=self.by,
-            since=arguments.moment(self.since, field="since"),
-            until=arguments.moment(self.until, field="until"),
-            q=self.search,
-            target=None if self.target is None else check_name(self.target, field="target"),
-            group_id=self.group,
-        )
+        asked = {
+            "status": self.status,
+            "task": self.task,
+            "key": self.key,
+            "failure_kind": self.kind,
+            "created_by": self.by,
+            "since": arguments.moment(self.since, field="since"),
+            "until": arguments.moment(self.until, field="until"),
+            "q": self.search,
+            "target": self.target,
+            "group_id": self.group,
+        }
+        return JobFilter.from_query(asked, labels={"status": "--status", "failure_kind": "--failure-kind"})
 
-    def of_schedule(self, desk: Backend, wanted: Filters) -> Filters:
+    def of_schedule(self, desk: Backend, wanted: JobFilter) -> JobFilter:
         """Restricts the filter to the executions of the schedule.
 
         A deleted schedule is found by its number only.

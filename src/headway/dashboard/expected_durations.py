@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from headway.model.explain.blockers import Blocker
 from headway.model.explain.durations import Usual, by_progress, is_overdue, usual
 from headway.model.explain.forecast import History
+from headway.model.jobs.filter import JobFilter
 from headway.model.jobs.states import State
 from headway.store.db import Tx
 from headway.store.jobs import views as job_views
 from headway.store.jobs.views import JobView
-from headway.store.paging import Filters
 from headway.store.queue.explain import history
 from headway.store.queue.queue_views import WaitingJob
 
@@ -69,7 +69,7 @@ def overdue(tx: Tx, tenant_id: int, waiting: Iterable[WaitingJob], now: int) -> 
 
 def late_jobs(tx: Tx, tenant_id: int, now: int) -> dict[int, str]:
     """Returns the running jobs that take longer than usual, each with a text."""
-    views = job_views.list_jobs(tx, tenant_id, Filters(frozenset({State.RUNNING})), LOOKED_AT).items
+    views = job_views.list_jobs(tx, tenant_id, JobFilter(frozenset({State.RUNNING})), LOOKED_AT).items
     return {running.view.job.id: running.compared or "" for running in at_work(tx, views, now) if running.late}
 
 

@@ -15,6 +15,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from headway.clock import micros
 from headway.errors import BadInput
+from headway.model.jobs.filter import JobFilter
 from headway.model.jobs.job import JobRecord, Run
 from headway.model.jobs.states import State
 from headway.store import rows
@@ -37,45 +38,6 @@ _STEP = micros(3600.0)
 
 T = TypeVar("T")
 Walk = Callable[[int, int], list[int]]
-
-
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """Filters for jobs or runs.
-
-    `q` is searched in task, key, reason and error, ignoring the case of a-z. `target` is a name; an unknown target is
-    refused. `group_id` is a group or an execution.
-    """
-
-    statuses: frozenset[State] = frozenset()
-    task: str | None = None
-    key: str | None = None
-    failure_kind: str | None = None
-    created_by: str | None = None
-    since: int | None = None
-    until: int | None = None
-    q: str | None = None
-    target: str | None = None
-    group_id: int | None = None
-    schedule_id: int | None = None
-
-    def params(self, tenant_id: int) -> dict[str, object]:
-        by = json.dumps(self.created_by) if self.created_by is not None else None
-        return {
-            "tenant_id": tenant_id,
-            "mask": sum(1 << status for status in self.statuses) or _EVERY,
-            "task": self.task,
-            "key": self.key,
-            "failure_kind": self.failure_kind,
-            # An actor is stored as {"type":…,"id":…,"name":…}, in this order.
-            "by_name": f'%"name":{literal(by)}}}' if by is not None else None,
-            "by_id": f'%"id":{literal(by)},%' if by is not None else None,
-            "since": _FIRST if self.since is None else self.since,
-            "until": LAST if self.until is None else self.until,
-            "q": containing(self.q) if self.q else None,
-            "group_id": self.group_id,
-            "schedule_id": self.schedule_id,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +104,7 @@ def check_limit(limit: int) -> int:
 # --- pages --------------------------------------------------------------------------------------------------------
 
 
-def job_rows(tx: Tx, tenant_id: int, filters: Filters, limit: int, cursor: str | None) -> Page[JobRecord]:
+def job_rows(tx: Tx, tenant_id: int, filters: JobFilter, limit: int, cursor: str | None) -> Page[JobRecord]:
     tx.run("pin_plans")
     floor, before = _between(tx, filters)
     params = filter_params(tx, tenant_id, filters)
@@ -157,7 +119,7 @@ def job_rows(tx: Tx, tenant_id: int, filters: Filters, limit: int, cursor: str |
     return fill(walk, pick, lambda job: job.id, min(before, read_cursor(cursor)), limit)
 
 
-def pick_places(tx: Tx, tenant_id: int, filters: Filters, places: Sequence[QueueCursor]) -> list[QueueCursor]:
+def pick_places(tx: Tx, tenant_id: int, filters: JobFilter, places: Sequence[QueueCursor]) -> list[QueueCursor]:
     """Returns the places whose jobs match the filters, in the given order."""
     if not places:
         return []
@@ -171,7 +133,7 @@ def _picked(tx: Tx, ids: Sequence[int], count: int, params: Mapping[str, object]
     return sorted(json.loads(found), reverse=True)
 
 
-def count_jobs(tx: Tx, tenant_id: int, filters: Filters) -> tuple[dict[State, int], bool]:
+def count_jobs(tx: Tx, tenant_id: int, filters: JobFilter) -> tuple[dict[State, int], bool]:
     """Counts the matching jobs by state, among at most BUDGET jobs.
 
     The second value is False if there were more jobs than that.
@@ -184,7 +146,7 @@ def count_jobs(tx: Tx, tenant_id: int, filters: Filters) -> tuple[dict[State, in
     return {State(status): count for status, count in counted}, len(ids) < BUDGET
 
 
-def run_rows(tx: Tx, tenant_id: int, filters: Filters, limit: int, cursor: str | None) -> Page[Run]:
+def run_rows(tx: Tx, tenant_id: int, filters: JobFilter, limit: int, cursor: str | None) -> Page[Run]:
     tx.run("pin_plans")
     params = filter_params(tx, tenant_id, filters)
 
@@ -197,28 +159,43 @@ def run_rows(tx: Tx, tenant_id: int, filters: Filters, limit: int, cursor: str |
     return fill(walk, pick, lambda run: run.job_id, before, limit)
 
 
-def started_below(tx: Tx, filters: Filters) -> int:
+def started_below(tx: Tx, filters: JobFilter) -> int:
     """Returns an id above every job that started before `until`.
 
     A job starts after its creation, so its creation time bounds its id.
     """
-    return _between(tx, Filters(until=filters.until))[1]
+    return _between(tx, JobFilter(until=filters.until))[1]
 
 
-def led(tx: Tx, tenant_id: int, filters: Filters) -> Walk | None:
+def led(tx: Tx, tenant_id: int, filters: JobFilter) -> Walk | None:
     """Returns a walk over an index of matching jobs only; None if there is none."""
     indexed = filters.statuses and filters.statuses <= _INDEXED
     walks = _plan_walks(tx, filters) or (_job_walks(tx, tenant_id, filters.statuses) if indexed else [])
     return _merged(tx, walks, tenant_id, _FIRST) if walks else None
 
 
-def filter_params(tx: Tx, tenant_id: int, filters: Filters) -> dict[str, object]:
-    """Returns the filters as statement parameters, with the target's number.
+def filter_params(tx: Tx, tenant_id: int, filters: JobFilter) -> dict[str, object]:
+    """Returns the filter as statement parameters, with the target's number.
 
     An unknown target raises NotFound instead of matching nothing.
     """
-    target = None if filters.target is None else find_target(tx, tenant_id, filters.target)[0]
-    return {**filters.params(tenant_id), "target_id": target}
+    by = json.dumps(filters.created_by) if filters.created_by is not None else None
+    return {
+        "tenant_id": tenant_id,
+        "mask": sum(1 << status for status in filters.statuses) or _EVERY,
+        "task": filters.task,
+        "key": filters.key,
+        "failure_kind": filters.failure_kind,
+        # An actor is stored as {"type":…,"id":…,"name":…}, in this order.
+        "by_name": f'%"name":{literal(by)}}}' if by is not None else None,
+        "by_id": f'%"id":{literal(by)},%' if by is not None else None,
+        "since": _FIRST if filters.since is None else filters.since,
+        "until": LAST if filters.until is None else filters.until,
+        "q": containing(filters.q) if filters.q else None,
+        "group_id": filters.group_id,
+        "schedule_id": filters.schedule_id,
+        "target_id": None if filters.target is None else find_target(tx, tenant_id, filters.target)[0],
+    }
 
 
 def fill(
@@ -258,7 +235,7 @@ def _job_walks(tx: Tx, tenant_id: int, statuses: frozenset[State]) -> list[tuple
     return list(walks.values()) or [("walk_jobs", {})]
 
 
-def _plan_walks(tx: Tx, filters: Filters) -> list[tuple[str, dict[str, int]]]:
+def _plan_walks(tx: Tx, filters: JobFilter) -> list[tuple[str, dict[str, int]]]:
     """Returns the index walk for a group's or a schedule's jobs.
 
     Empty without such a filter, or if the schedule has BUDGET jobs or more.
@@ -292,7 +269,7 @@ def _merged(tx: Tx, walks: Sequence[tuple[str, dict[str, int]]], tenant_id: int,
     return walk
 
 
-def _between(tx: Tx, filters: Filters) -> tuple[int, int]:
+def _between(tx: Tx, filters: JobFilter) -> tuple[int, int]:
     """Returns the bounds of the ids of jobs created between `since` and `until`."""
     floor = _FIRST if filters.since is None else _number_at(tx, filters.since - _STEP)
     before = LAST if filters.until is None else _number_at(tx, filters.until + _STEP)

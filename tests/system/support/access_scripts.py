@@ -12,7 +12,7 @@ from headway.engine.maintenance.pruner import Pruner
 from headway.engine.tasks.task import make_job
 from headway.errors import WrongState
 from headway.model.access.permissions import fingerprint
-from headway.store.paging import Filters
+from headway.model.jobs.filter import JobFilter
 from tests.system.support.record import Record
 from tests.system.support.scripts import STEPPING_ONLY, script
 from tests.system.support.world import Fact, World
@@ -37,7 +37,7 @@ def ask_for_many(world: World) -> None:
     """A request of several transactions; repeated after a death in the middle, it is refused and changes nothing."""
     try:
         keyed = world.app.client.keyed("POST /api/jobs/bulk", "many", "digest", several=True)
-        bulk.act(keyed, Filters(key="nobody has it"), "cancel", expected=0)
+        bulk.act(keyed, JobFilter(key="nobody has it"), "cancel", expected=0)
         complete(keyed, 200, {}, "{}")
     except Replayed:
         pass

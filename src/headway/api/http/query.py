@@ -8,9 +8,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Path, Query
 
 from headway.api.schemas import bodies
-from headway.model.values import state_names
-from headway.model.values.json import check_name, instant
-from headway.store.paging import Filters
+from headway.model.jobs.filter import JobFilter
 
 LARGEST = (1 << 63) - 1
 JobId = Annotated[int, Path(ge=1, le=LARGEST)]
@@ -23,7 +21,7 @@ Number = Annotated[int | None, Query(ge=1, le=LARGEST)]
 
 @dataclass(frozen=True, slots=True)
 class JobFilterQuery:
-    filters: Filters
+    filters: JobFilter
 
 
 def _asked(
@@ -46,17 +44,5 @@ def _asked(
 JobFilters = Annotated[JobFilterQuery, Depends(_asked)]
 
 
-def filters_of(asked: bodies.JobFilter) -> Filters:
-    return Filters(
-        state_names.states(asked.status or ()),
-        asked.task,
-        asked.key,
-        state_names.failure_kind(asked.failure_kind),
-        asked.created_by,
-        None if asked.since is None else instant(asked.since, field="since"),
-        None if asked.until is None else instant(asked.until, field="until"),
-        asked.q,
-        None if asked.target is None else check_name(asked.target, field="target"),
-        asked.group_id,
-        asked.schedule_id,
-    )
+def filters_of(asked: bodies.JobFilter) -> JobFilter:
+    return JobFilter.from_query(asked.model_dump())

@@ -22,12 +22,12 @@ from headway.engine.tasks.task import make_job
 from headway.errors import BadInput, NotFound
 from headway.model.access.permissions import Role
 from headway.model.groups.group import NewGroup, NewMember, unique_names
+from headway.model.jobs.filter import JobFilter
 from headway.model.jobs.job import NewJob
 from headway.store import worker_views
 from headway.store.db import Tx
 from headway.store.groups.views import group_view
 from headway.store.jobs import views as job_views
-from headway.store.paging import Filters
 
 routes = Routes("legacy")
 SINCE, UNTIL = datetime(2026, 11, 1, tzinfo=UTC), datetime(2027, 12, 31, tzinfo=UTC)
@@ -156,7 +156,7 @@ def list_jobs(here: Here) -> Response:
     found: list[int] = []
     with here.read() as tx:
         for task in sorted(set(_types(here).values())):
-            page = job_views.list_jobs(tx, here.tenant_id, Filters(task=task), MOST)
+            page = job_views.list_jobs(tx, here.tenant_id, JobFilter(task=task), MOST)
             found += [view.job.id for view in page.items if view.job.retry_of is None]
         shown = [_shown(here, tx, job_id) for job_id in sorted(found, reverse=True)[:MOST]]
     return _deprecated({"jobs": shown, "total": len(shown)}, here.address("/api/jobs"))
@@ -214,7 +214,7 @@ def create_on_target(here: Here, name: Name, body: bodies.NewJob) -> Response:
 def list_on_target(here: Here, name: Name) -> Response:
     """List the newest jobs on a target."""
     with here.read() as tx:
-        page = job_views.list_jobs(tx, here.tenant_id, Filters(target=name), MOST)
+        page = job_views.list_jobs(tx, here.tenant_id, JobFilter(target=name), MOST)
     listed = {"jobs": [wire.target_job_json(view) for view in page.items]}
     return _deprecated(listed, here.address(f"/api/targets/{quote(name, safe='')}/jobs"))
 

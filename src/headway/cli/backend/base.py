@@ -14,10 +14,10 @@ from headway.model.jobs.states import State
 from headway.store.paging import make_cursor, read_cursor
 
 if TYPE_CHECKING:
+    from headway.model.jobs.filter import JobFilter
     from headway.model.manifest import Manifest
     from headway.model.queue.target import TargetState
     from headway.model.schedules.definition import Definition
-    from headway.store.paging import Filters
 
 LOOK_SECONDS = 0.15
 MOST = 10_000
@@ -77,9 +77,9 @@ class Backend(Protocol):
 class JobsBackend(Protocol):
     """The verbs on jobs. A verb that changes a job returns the number of the job that it is now."""
 
-    def page(self, wanted: Filters, limit: int, cursor: str | None) -> Json: ...
-    def runs(self, wanted: Filters, limit: int, cursor: str | None) -> Json: ...
-    def numbers(self, wanted: Filters, *, unretried: bool) -> list[int]:
+    def page(self, wanted: JobFilter, limit: int, cursor: str | None) -> Json: ...
+    def runs(self, wanted: JobFilter, limit: int, cursor: str | None) -> Json: ...
+    def numbers(self, wanted: JobFilter, *, unretried: bool) -> list[int]:
         """Returns the numbers of all jobs that match; with `unretried` only those that have no retry."""
 
     def get(self, job_id: int) -> Json: ...

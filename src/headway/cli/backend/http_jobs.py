@@ -10,9 +10,10 @@ from headway.cli.backend.base import FollowedJob, every, fill, over
 from headway.cli.backend.connection import Link, given
 from headway.cli.output import Json
 from headway.errors import BadInput, NotFound
+from headway.model.jobs.filter import JobFilter
 from headway.model.jobs.states import State
 from headway.model.values.json import instant_text
-from headway.store.paging import MAX_LIMIT, Filters, check_limit
+from headway.store.paging import MAX_LIMIT, check_limit
 
 if TYPE_CHECKING:
     from headway.cli.backend.http import HttpBackend
@@ -30,16 +31,16 @@ class HttpJobs:
 
     # --- reading ---
 
-    def page(self, wanted: Filters, limit: int, cursor: str | None) -> Json:
+    def page(self, wanted: JobFilter, limit: int, cursor: str | None) -> Json:
         return fill(lambda count, cursor: self._page(JOBS, wanted, count, cursor), limit, cursor)
 
-    def runs(self, wanted: Filters, limit: int, cursor: str | None) -> Json:
+    def runs(self, wanted: JobFilter, limit: int, cursor: str | None) -> Json:
         return fill(lambda count, cursor: self._page(RUNS, wanted, count, cursor), limit, cursor)
 
-    def _page(self, path: str, wanted: Filters, limit: int, cursor: str | None, **more: Any) -> Json:
-        return self.link.get(path, **_query(wanted), limit=check_limit(limit), cursor=cursor, **more)
+    def _page(self, path: str, wanted: JobFilter, limit: int, cursor: str | None, **more: Any) -> Json:
+        return self.link.get(path, **wanted.to_query(), limit=check_limit(limit), cursor=cursor, **more)
 
-    def numbers(self, wanted: Filters, *, unretried: bool) -> list[int]:
+    def numbers(self, wanted: JobFilter, *, unretried: bool) -> list[int]:
         more = {"retried": False} if unretried else {}
 
         def read(cursor: str | None) -> Json:
@@ -187,20 +188,3 @@ class HttpJobs:
 
 def _ended(job: Json) -> bool:
     return State[job["status"]].terminal
-
-
-def _query(wanted: Filters) -> Json:
-    """Returns a filter as query parameters."""
-    return given(
-        status=sorted(state.name for state in wanted.statuses) or None,
-        task=wanted.task,
-        key=wanted.key,
-        failure_kind=wanted.failure_kind,
-        created_by=wanted.created_by,
-        since=None if wanted.since is None else instant_text(wanted.since),
-        until=None if wanted.until is None else instant_text(wanted.until),
-        q=wanted.q or None,
-        target=wanted.target,
-        group_id=wanted.group_id,
-        schedule_id=wanted.schedule_id,
-    )

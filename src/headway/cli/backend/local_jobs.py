@@ -11,12 +11,13 @@ from headway.cli.backend.base import LOOK_SECONDS, FollowedJob, every, fill, ove
 from headway.cli.output import Json
 from headway.engine.client.limits import lives
 from headway.errors import NotFound
+from headway.model.jobs.filter import JobFilter
 from headway.model.jobs.states import State
 from headway.store import worker_views
 from headway.store.jobs import changes as jobs
 from headway.store.jobs import views as job_views
 from headway.store.jobs.views import LogLine
-from headway.store.paging import MAX_LIMIT, Filters, job_rows
+from headway.store.paging import MAX_LIMIT, job_rows
 from headway.store.queue import queue_views
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class LocalJobs:
 
     # --- reading ---
 
-    def page(self, wanted: Filters, limit: int, cursor: str | None) -> Json:
+    def page(self, wanted: JobFilter, limit: int, cursor: str | None) -> Json:
         def read(count: int, cursor: str | None) -> Json:
             with self.desk.read() as tx:
                 page = job_views.list_jobs(tx, self.desk.tenant_id, wanted, count, cursor)
@@ -39,7 +40,7 @@ class LocalJobs:
 
         return fill(read, limit, cursor)
 
-    def runs(self, wanted: Filters, limit: int, cursor: str | None) -> Json:
+    def runs(self, wanted: JobFilter, limit: int, cursor: str | None) -> Json:
         def read(count: int, cursor: str | None) -> Json:
             with self.desk.read() as tx:
                 page = job_views.list_runs(tx, self.desk.tenant_id, wanted, count, cursor)
@@ -47,7 +48,7 @@ class LocalJobs:
 
         return fill(read, limit, cursor)
 
-    def numbers(self, wanted: Filters, *, unretried: bool) -> list[int]:
+    def numbers(self, wanted: JobFilter, *, unretried: bool) -> list[int]:
         def read(cursor: str | None) -> Json:
             with self.desk.read() as tx:
                 rows = job_rows(tx, self.desk.tenant_id, wanted, MAX_LIMIT, cursor)

@@ -26,11 +26,11 @@ from headway.cli.tables.jobs import note
 from headway.engine.client.client import Client
 from headway.engine.client.limits import settle
 from headway.errors import HeadwayError
+from headway.model.jobs.filter import JobFilter
 from headway.model.jobs.job import Reservation
 from headway.runtime import server
 from headway.store.jobs import views as job_views
 from headway.store.jobs.views import JobView
-from headway.store.paging import Filters
 from headway.store.queue import lane_views, targets
 from headway.store.sqlite.files import private
 
@@ -164,7 +164,7 @@ class DemoStage:
     def title(self, title: str, text: str) -> None:
         """Begins a scene, to which only jobs created from here on belong."""
         with self.client.database.read() as tx:
-            newest = job_views.list_jobs(tx, self.client.tenant_id, Filters(), 1).items
+            newest = job_views.list_jobs(tx, self.client.tenant_id, JobFilter(), 1).items
         self.since = newest[0].job.id if newest else 0
         self.heading = title
         self._pause()
@@ -264,7 +264,7 @@ class DemoStage:
 
     def _views(self) -> Sequence[JobView]:
         with self.client.database.read() as tx:
-            page = job_views.list_jobs(tx, self.client.tenant_id, Filters(), 20)
+            page = job_views.list_jobs(tx, self.client.tenant_id, JobFilter(), 20)
         return [view for view in reversed(page.items) if view.job.id > self.since]
 
     def _await(self, reached: Callable[[], bool], otherwise: str) -> None:

@@ -11,11 +11,10 @@ from headway.clock import micros
 from headway.dashboard.page import Form
 from headway.dashboard.time_format import DisplayPreferences, clock_zone
 from headway.errors import BadInput
+from headway.model.jobs.filter import JobFilter
 from headway.model.jobs.outcome import FailureKind
 from headway.model.jobs.states import State
-from headway.model.values import state_names
 from headway.model.values.json import check_name, instant, whole
-from headway.store.paging import Filters
 
 # Quick choices of time: value and label. Days are those of the reader's zone.
 PERIODS = (
@@ -39,21 +38,20 @@ class Search:
     fields: dict[str, str]
     zone: str
 
-    def filters(self, now: int, schedule_named: Callable[[str], int]) -> Filters:
+    def filters(self, now: int, schedule_named: Callable[[str], int]) -> JobFilter:
         """Returns the filters; `schedule_named` returns the id of a schedule by its name."""
         get = self.fields.get
         since, until = self._instant("since"), self._instant("until")
         if since is None and until is None:
             since, until = within(get("within", ""), now, self.zone)
-        return Filters(
-            statuses=state_names.states([get("status", "")]) if get("status") else frozenset(),
-            task=get("task") or None,
-            failure_kind=state_names.failure_kind(get("failure_kind") or None),
-            since=since,
-            until=until,
-            q=get("q") or None,
-            target=check_name(self.fields["target"], field="target") if get("target") else None,
-            schedule_id=self._schedule(schedule_named),
+        return JobFilter.from_query(
+            {
+                **{name: get(name) or None for name in ("task", "failure_kind", "q", "target")},
+                "status": [get("status")] if get("status") else None,
+                "since": since,
+                "until": until,
+                "schedule_id": self._schedule(schedule_named),
+            }
         )
 
     @property

@@ -24,15 +24,15 @@ from headway.engine.client.limits import lives
 from headway.errors import HeadwayError
 from headway.model.access.permissions import check_everybody
 from headway.model.explain.blockers import on_page
+from headway.model.jobs.filter import JobFilter
 from headway.model.jobs.states import State
 from headway.model.schedules.definition import Schedule
-from headway.model.values import state_names
-from headway.model.values.json import check_name, whole
+from headway.model.values.json import whole
 from headway.store.access import tenants
 from headway.store.db import Tx
 from headway.store.jobs import views as job_views
 from headway.store.jobs.views import JobView
-from headway.store.paging import Filters, count_jobs
+from headway.store.paging import count_jobs
 from headway.store.queue import lanes, queue_views, targets
 from headway.store.queue.queue_views import WaitingJob
 from headway.store.schedules import schedules
@@ -55,7 +55,7 @@ class FilledFilter:
     """
 
     fields: Mapping[str, str]
-    filters: Filters
+    filters: JobFilter
 
     @property
     def narrow(self) -> bool:
@@ -72,7 +72,7 @@ class FilledFilter:
         return self.statuses <= IN_LINE
 
     @property
-    def everything(self) -> Filters:
+    def everything(self) -> JobFilter:
         """The filters with their states, including the default ones."""
         return replace(self.filters, statuses=self.statuses)
 
@@ -81,13 +81,13 @@ def read(form: Form) -> FilledFilter:
     fields = {name: form.get(name) for name in FIELDS}
     return FilledFilter(
         fields,
-        Filters(
-            statuses=state_names.states([form.get("status")]) if form.get("status") else frozenset(),
-            task=fields["task"] or None,
-            q=fields["q"] or None,
-            target=check_name(fields["target"], field="target") if fields["target"] else None,
-            group_id=_number(fields, "group"),
-            schedule_id=_number(fields, "schedule"),
+        JobFilter.from_query(
+            {
+                **{name: fields[name] or None for name in ("task", "q", "target")},
+                "status": [form.get("status")] if form.get("status") else None,
+                "group_id": _number(fields, "group"),
+                "schedule_id": _number(fields, "schedule"),
+            }
         ),
     )
 
@@ -156,7 +156,7 @@ def _mistaken(page: PageRequest, error: HeadwayError) -> Response:
         "shared": False,
         "choice": Choice(),
     }
-    empty = {"asked": FilledFilter(fields, Filters()), "found": Found([], None, {}, False)}
+    empty = {"asked": FilledFilter(fields, JobFilter()), "found": Found([], None, {}, False)}
     status = status_of(error)
     return page.render("queue.html", status=status, **empty, **facts, overdue={}, problem=error, **_WORDS)
 

@@ -7,6 +7,7 @@ from starlette.responses import Response
 from headway.dashboard.held_jobs import used_up
 from headway.dashboard.page import Form, PageRequest, Pages
 from headway.errors import NotFound
+from headway.model.jobs.filter import JobFilter
 from headway.model.jobs.job import Actor
 from headway.model.queue.target import TargetState, TargetView, check_paused
 from headway.model.values import state_names
@@ -14,7 +15,6 @@ from headway.model.values.json import check_name
 from headway.store.db import Tx
 from headway.store.jobs import views as job_views
 from headway.store.jobs.views import JobView
-from headway.store.paging import Filters
 from headway.store.queue import occupancy, targets
 from headway.store.queue.lanes import find_target
 from headway.text.events import told
@@ -56,7 +56,7 @@ def show(page: PageRequest) -> Response:
         holder = _job(tx, page, seen.held_by if seen.held_by is not None else seen.running)
         queue = occupancy.target_queue(tx, page.tenant_id, seen.id, FIRST)
         reserved = occupancy.on_target(tx, page.tenant_id, seen.id)
-        recent = job_views.list_jobs(tx, page.tenant_id, Filters(target=name), RECENT)
+        recent = job_views.list_jobs(tx, page.tenant_id, JobFilter(target=name), RECENT)
         events = job_views.history(tx, "target", seen.id, after=max(0, version - EVENTS))
     return page.render(
         "target.html",

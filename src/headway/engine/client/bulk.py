@@ -11,7 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headway.errors import BadInput, HeadwayError, Unreachable, WrongState
-from headway.store.paging import BUDGET, MAX_LIMIT, Filters, job_rows, make_cursor
+from headway.model.jobs.filter import JobFilter
+from headway.store.paging import BUDGET, MAX_LIMIT, job_rows, make_cursor
 
 if TYPE_CHECKING:
     from headway.engine.client.client import Client
@@ -33,7 +34,7 @@ class Done:
     last: int | None = None
 
 
-def matching(client: Client, filters: Filters, before: int | None = None) -> list[int]:
+def matching(client: Client, filters: JobFilter, before: int | None = None) -> list[int]:
     """Returns the ids of the matching jobs, newest first, older than `before`.
 
     Refuses more than BUDGET.
@@ -53,7 +54,7 @@ def matching(client: Client, filters: Filters, before: int | None = None) -> lis
 
 def act(
     client: Client,
-    filters: Filters,
+    filters: JobFilter,
     action: str,
     *,
     expected: int,

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from headway.clock import micros
 from headway.engine.client.limits import lives
 from headway.model.explain.snapshot import Pause
+from headway.model.jobs.filter import JobFilter
 from headway.model.jobs.states import State
 from headway.model.queue.target import TargetView
 from headway.store import worker_views
 from headway.store.db import Tx
 from headway.store.jobs import views as job_views
 from headway.store.jobs.views import Counts, JobView
-from headway.store.paging import BUDGET, Filters
+from headway.store.paging import BUDGET
 from headway.store.queue import lanes, queue_views, targets
 from headway.store.queue.queue_views import WaitingJob
 from headway.store.worker_views import WorkerView
@@ -51,6 +52,6 @@ def overview(
         *lanes.pauses(tx, tenant_id),
         targets.blocked(tx, tenant_id, most_blocked),
         [(worker, lives(worker)) for worker in worker_views.workers(tx, within=0.0)],
-        job_views.list_jobs(tx, tenant_id, Filters(frozenset({State.RUNNING})), listed).items,
+        job_views.list_jobs(tx, tenant_id, JobFilter(frozenset({State.RUNNING})), listed).items,
         queue_views.queue(tx, tenant_id, listed, lives=lives, foresee=foresee),
     )

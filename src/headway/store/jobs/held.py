@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from headway.model.jobs.filter import JobFilter
 from headway.model.jobs.states import State
 from headway.store.db import Tx
 from headway.store.jobs import views as job_views
 from headway.store.jobs.views import JobView
-from headway.store.paging import BUDGET, Filters
+from headway.store.paging import BUDGET
 
 HELD = frozenset({State.PAUSED, State.ERROR})
 
@@ -29,7 +30,7 @@ class HeldJob:
 
 def held(tx: Tx, tenant_id: int, limit: int = 50) -> list[HeldJob]:
     """Returns held jobs, newest first."""
-    found = job_views.list_jobs(tx, tenant_id, Filters(HELD), limit).items
+    found = job_views.list_jobs(tx, tenant_id, JobFilter(HELD), limit).items
     if not found:
         return []
     since: dict[int, int] = dict(tx.run("held_since", ids=json.dumps([one.job.id for one in found])))

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 from headway.model.jobs import failure_groups
 from headway.model.jobs.failure_groups import Failure
+from headway.model.jobs.filter import JobFilter
 from headway.model.jobs.states import State
 from headway.store.db import Tx
 from headway.store.jobs.starts import EVENTS, StartBatch, StartedJob, by_events, by_index, newest_below
-from headway.store.paging import Filters, Page, check_limit, filter_params, led
+from headway.store.paging import Page, check_limit, filter_params, led
 from headway.store.queue import targets
 from headway.text import params as text_params
 
@@ -58,7 +59,7 @@ _COLUMNS = [field.name for field in fields(Record)]
 
 
 def list_records(
-    tx: Tx, tenant_id: int, filters: Filters | None = None, limit: int = 50, cursor: str | None = None
+    tx: Tx, tenant_id: int, filters: JobFilter | None = None, limit: int = 50, cursor: str | None = None
 ) -> Page[Record]:
     """Returns runs by start time, newest first.
 
@@ -67,7 +68,7 @@ def list_records(
     """
     tx.run("pin_plans")
     check_limit(limit)
-    wanted = filters or Filters()
+    wanted = filters or JobFilter()
     params, walk = filter_params(tx, tenant_id, wanted), led(tx, tenant_id, wanted)
     batches = by_events(tx, tenant_id, wanted, cursor) if walk is None else by_index(tx, walk, wanted, cursor)
     page = _filled(tx, batches, params, limit)
@@ -76,7 +77,7 @@ def list_records(
 
 
 def _filled(tx: Tx, batches: Iterable[StartBatch], params: Mapping[str, object], limit: int) -> Page[list[Any]]:
-    """Filters batches until the page is full, the runs end or the bound is reached.
+    """JobFilter batches until the page is full, the runs end or the bound is reached.
 
     In the last case `next` is the cursor to continue from.
     """

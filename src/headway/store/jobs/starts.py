@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from headway.clock import micros
+from headway.model.jobs.filter import JobFilter
 from headway.store.db import Tx
-from headway.store.paging import BUDGET, LAST, Filters, Walk, first_at, pack, started_below, unpack
+from headway.store.paging import BUDGET, LAST, Walk, first_at, pack, started_below, unpack
 
 # Upper bound of events per page; a job has about five.
 EVENTS = 5 * BUDGET
@@ -40,7 +41,7 @@ class StartBatch(NamedTuple):
 # --- by events ----------------------------------------------------------------------------------------------------
 
 
-def by_events(tx: Tx, tenant_id: int, filters: Filters, cursor: str | None) -> Iterator[StartBatch]:
+def by_events(tx: Tx, tenant_id: int, filters: JobFilter, cursor: str | None) -> Iterator[StartBatch]:
     """Yields a tenant's started jobs from at most EVENTS events."""
     before = LAST if cursor is None else unpack(cursor, "event", 1)[0]
     if filters.until is not None:
@@ -72,7 +73,7 @@ def _event_at(tx: Tx, instant: int) -> int:
 # --- by an index of few -------------------------------------------------------------------------------------------
 
 
-def by_index(tx: Tx, walk: Walk, filters: Filters, cursor: str | None) -> Iterator[StartBatch]:
+def by_index(tx: Tx, walk: Walk, filters: JobFilter, cursor: str | None) -> Iterator[StartBatch]:
     """Yields an index's jobs in windows of ids, each window sorted by start time."""
     high, low, *place = [LAST] * 4 if cursor is None else unpack(cursor, "jobs", 4)
     edge = started_below(tx, filters)

@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 from headway.clock import micros
 from headway.model.event import Event
 from headway.model.groups.group import Group
+from headway.model.jobs.filter import JobFilter
 from headway.model.jobs.job import JobRecord, Run
 from headway.model.jobs.states import State
 from headway.store import rows
 from headway.store.db import Row, Tx
 from headway.store.events import PAGE_BYTES
 from headway.store.jobs import changes as jobs
-from headway.store.paging import BUDGET, Filters, Page, check_limit, job_rows, run_rows
+from headway.store.paging import BUDGET, Page, check_limit, job_rows, run_rows
 from headway.store.queue import targets
 from headway.store.queue.explain import RANKED
 
@@ -47,20 +48,20 @@ class JobView:
 
 
 def list_jobs(
-    tx: Tx, tenant_id: int, filters: Filters | None = None, limit: int = 50, cursor: str | None = None
+    tx: Tx, tenant_id: int, filters: JobFilter | None = None, limit: int = 50, cursor: str | None = None
 ) -> Page[JobView]:
-    page = job_rows(tx, tenant_id, filters or Filters(), check_limit(limit), cursor)
+    page = job_rows(tx, tenant_id, filters or JobFilter(), check_limit(limit), cursor)
     return Page(views(tx, tenant_id, page.items), page.next)
 
 
 def list_runs(
-    tx: Tx, tenant_id: int, filters: Filters | None = None, limit: int = 50, cursor: str | None = None
+    tx: Tx, tenant_id: int, filters: JobFilter | None = None, limit: int = 50, cursor: str | None = None
 ) -> Page[Run]:
     """Returns runs by job id, newest first.
 
     `since` and `until` filter by start time; RUNNING means that the run is open.
     """
-    return run_rows(tx, tenant_id, filters or Filters(), check_limit(limit), cursor)
+    return run_rows(tx, tenant_id, filters or JobFilter(), check_limit(limit), cursor)
 
 
 def view(tx: Tx, tenant_id: int, job_id: int) -> JobView:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from headway.model.explain.blockers import Blocker, Explanation, blockers, stage_blocker
 from headway.model.explain.forecast import Estimate
 from headway.model.explain.snapshot import WorkerSlots
+from headway.model.jobs.filter import JobFilter
 from headway.model.jobs.job import JobRecord
 from headway.store import rows
 from headway.store.db import Row, Tx
@@ -17,7 +18,6 @@ from headway.store.jobs import changes as jobs
 from headway.store.jobs.views import JobView, views, views_of
 from headway.store.paging import (
     BUDGET,
-    Filters,
     Page,
     QueueCursor,
     check_limit,
@@ -61,7 +61,7 @@ def queue_page(
     cursor: str | None = None,
     *,
     lives: Lives = lambda worker: worker.has_lease,
-    filters: Filters | None = None,
+    filters: JobFilter | None = None,
     foresee: bool = False,
 ) -> Page[WaitingJob]:
     """Returns a page of the queue in claim order, filtered or not.
@@ -90,7 +90,7 @@ def _waiting(
     ]
 
 
-def _sifted(tx: Tx, tenant_id: int, filters: Filters, limit: int, cursor: str | None) -> Page[JobRecord]:
+def _sifted(tx: Tx, tenant_id: int, filters: JobFilter, limit: int, cursor: str | None) -> Page[JobRecord]:
     """Walks the queue in growing steps until a page of matching jobs is full.
 
     It examines at most BUDGET jobs.
