@@ -84,7 +84,7 @@ class Invocation:
             raise BadInput(text, code="local_only", field="server")
 
     @contextmanager
-    def desk(self, app: str | None = None, *, tasks: bool = False) -> Iterator[Backend]:
+    def backend(self, app: str | None = None, *, tasks: bool = False) -> Iterator[Backend]:
         """Opens a server, or an existing database; never creates a database.
 
         With `tasks` the local backend also knows the tasks of the app.
@@ -111,7 +111,7 @@ class Invocation:
             database.close()
 
     @contextmanager
-    def workshop(
+    def new_backend(
         self, app: str | None = None, *, bare: bool = False, task: str | None = None, resources: Sequence[str] = ()
     ) -> Iterator[Backend]:
         """Opens a server, or a database for writing together with the app's tasks.

@@ -25,8 +25,8 @@ def succeeded(job: Json) -> bool:
 class Follower:
     """Follows one job and the automatic retries after it."""
 
-    def __init__(self, desk: Backend, out: Out, job_id: int) -> None:
-        self.desk = desk
+    def __init__(self, backend: Backend, out: Out, job_id: int) -> None:
+        self.backend = backend
         self.out = out
         self.job_id = job_id
         self.said: str | None = None
@@ -42,7 +42,7 @@ class Follower:
 
     def _to_the_end(self, bar: Progress | None) -> FollowedJob:
         """Follows one job until it has ended, is held or has a retry; returns its last state."""
-        for seen in self.desk.jobs.follow(self.job_id):
+        for seen in self.backend.jobs.follow(self.job_id):
             for line in seen.lines:
                 self._print(line, bar)
             self._tell(seen.job, bar)
@@ -52,7 +52,7 @@ class Follower:
 
     def _go_on(self, job: Json, retry: Json) -> None:
         error = one_line((job["run"]["error"] if job["run"] and job["run"]["error"] else "").split("\n")[0])
-        now, start = self.desk.now(), retry["not_before"]
+        now, start = self.backend.now(), retry["not_before"]
         wait = 0.0 if start is None else max(0.0, (moment(start) - now) / 1e6)
         self.out.say(f"job {job['job_id']} failed: {error}; retry in {about(wait)} as job {retry['job_id']}")
         self.job_id, self.said = retry["job_id"], None
@@ -70,7 +70,7 @@ class Follower:
             )
 
     def _tell_why(self, job: Json) -> None:
-        if self.desk.alone():
+        if self.backend.alone():
             self.out.say(f"job {job['job_id']} waits: {NO_WORKER.sentence}; {NO_WORKER.remedy.line}")
 
     def _print(self, line: Json, bar: Progress | None) -> None:

@@ -105,18 +105,18 @@ class JobFilterOptions(OptionGroup):
         }
         return JobFilter.from_query(asked, labels={"status": "--status", "failure_kind": "--failure-kind"})
 
-    def of_schedule(self, desk: Backend, wanted: JobFilter) -> JobFilter:
+    def of_schedule(self, backend: Backend, wanted: JobFilter) -> JobFilter:
         """Restricts the filter to the executions of the schedule.
 
         A deleted schedule is found by its number only.
         """
         if self.schedule is None:
             return wanted
-        return replace(wanted, schedule_id=schedule_number(desk, self.schedule))
+        return replace(wanted, schedule_id=schedule_number(backend, self.schedule))
 
 
 def choose(
-    call: Invocation, desk: Backend, verb: str, ids: Sequence[int], filters: JobFilterOptions, *, yes: bool
+    call: Invocation, backend: Backend, verb: str, ids: Sequence[int], filters: JobFilterOptions, *, yes: bool
 ) -> list[int]:
     """Returns the jobs of a verb, by number or by filter.
 
@@ -125,7 +125,7 @@ def choose(
     from headway.errors import BadInput
     from headway.model.jobs.states import MOVES, State, Verb
 
-    wanted = filters.of_schedule(desk, filters.parse())
+    wanted = filters.of_schedule(backend, filters.parse())
     if ids and filters.given:
         raise BadInput(f"name jobs by number or by filter, not both: see `headway jobs {verb} --help`")
     if not ids and not filters.given:
@@ -138,7 +138,7 @@ def choose(
         # A cancelled, PAUSED or ERROR job is retried by number or with --status only.
         usual = {State.FAILED} if verb == "retry" else MOVES[Verb(verb)]
         wanted = replace(wanted, statuses=frozenset(usual))
-    chosen = desk.jobs.numbers(wanted, unretried=verb == "retry")  # a job that has a retry is left out
+    chosen = backend.jobs.numbers(wanted, unretried=verb == "retry")  # a job that has a retry is left out
     if not chosen:
         call.out.say("no job matches: nothing was changed")
     else:
@@ -158,10 +158,10 @@ def number_or_name(text: str) -> int | str:
     return int(text)
 
 
-def schedule_number(desk: Backend, text: str) -> int:
+def schedule_number(backend: Backend, text: str) -> int:
     """Returns the number of a schedule; looks a name up."""
     which = number_or_name(text)
-    return which if isinstance(which, int) else int(desk.schedules.get(which)["schedule_id"])
+    return which if isinstance(which, int) else int(backend.schedules.get(which)["schedule_id"])
 
 
 def confirm(what: str, *, yes: bool) -> None:
@@ -177,7 +177,7 @@ def confirm(what: str, *, yes: bool) -> None:
         raise Refused("nothing was changed")
 
 
-def apply(call: Invocation, desk: Backend, ids: Sequence[int], change: Callable[[int], int], said: str) -> int:
+def apply(call: Invocation, backend: Backend, ids: Sequence[int], change: Callable[[int], int], said: str) -> int:
     """Applies a change to each job and prints the outcome; returns the highest exit code of the refusals.
 
     With a single job its refusal is raised instead.
@@ -196,12 +196,14 @@ def apply(call: Invocation, desk: Backend, ids: Sequence[int], change: Callable[
             if len(ids) == 1:
                 raise
             refused.append(error)
-    _answer(call, desk, done, refused, said)
+    _answer(call, backend, done, refused, said)
     return max(map(code_of, refused), default=0)
 
 
-def _answer(call: Invocation, desk: Backend, done: Sequence[int], refused: Sequence[HeadwayError], said: str) -> None:
-    changed = desk.jobs.many(done)
+def _answer(
+    call: Invocation, backend: Backend, done: Sequence[int], refused: Sequence[HeadwayError], said: str
+) -> None:
+    changed = backend.jobs.many(done)
     if not call.out.as_json:
         for error in refused:
             call.out.say(f"headway: {one_line(str(error))}")

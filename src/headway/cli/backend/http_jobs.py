@@ -25,9 +25,9 @@ MOST_TAIL = 1_000
 class HttpJobs:
     """Jobs and runs over HTTP."""
 
-    def __init__(self, desk: HttpBackend) -> None:
-        self.desk = desk
-        self.link: Link = desk.link
+    def __init__(self, backend: HttpBackend) -> None:
+        self.backend = backend
+        self.link: Link = backend.link
 
     # --- reading ---
 
@@ -68,7 +68,7 @@ class HttpJobs:
         return self.link.get(f"{JOBS}/{job_id}/explain")
 
     def is_lost(self, job_id: int) -> bool:
-        alive = [worker for worker in self.desk.workers()["items"] if worker["state"] != "gone"]
+        alive = [worker for worker in self.backend.workers()["items"] if worker["state"] != "gone"]
         if any(job["job_id"] == job_id for worker in alive for job in worker["running"]):
             return False
         return bool(self.get(job_id)["status"] == "RUNNING")  # it may have ended before the workers were listed
@@ -81,7 +81,7 @@ class HttpJobs:
     def make_of_template(
         self, template: int | str, params: Mapping[str, Any], wishes: Mapping[str, Any]
     ) -> tuple[Json, bool]:
-        number = template if isinstance(template, int) else self.desk.templates.get(template)["template_id"]
+        number = template if isinstance(template, int) else self.backend.templates.get(template)["template_id"]
         return self._make(params, wishes, template_id=number)
 
     def _make(self, params: Mapping[str, Any], wishes: Mapping[str, Any], **what: Any) -> tuple[Json, bool]:

@@ -23,64 +23,66 @@ if TYPE_CHECKING:
 class LocalTokens:
     """Tokens of all tenants in the local database."""
 
-    def __init__(self, desk: LocalBackend) -> None:
-        self.desk = desk
+    def __init__(self, backend: LocalBackend) -> None:
+        self.backend = backend
 
     def page(self, limit: int, cursor: str | None) -> Json:
-        found = self.desk.client.tokens.list(everywhere=True, after=after(cursor), limit=check_limit(limit) + 1)
-        return cut([token_json(token, self.desk.now()) for token in found], limit, "token_id")
+        found = self.backend.client.tokens.list(everywhere=True, after=after(cursor), limit=check_limit(limit) + 1)
+        return cut([token_json(token, self.backend.now()) for token in found], limit, "token_id")
 
     def create(self, name: str, role: str, *, tenant: str | None, system: bool, expires: str | None) -> Json:
-        owner = None if system else tenant or self.desk.client.tenant
-        made, plain = self.desk.client.tokens.create(name, role, tenant=owner, expires=expires)
-        return made_json(made, plain, self.desk.now())
+        owner = None if system else tenant or self.backend.client.tenant
+        made, plain = self.backend.client.tokens.create(name, role, tenant=owner, expires=expires)
+        return made_json(made, plain, self.backend.now())
 
     def revoke(self, number: int) -> Json:
-        return token_json(self.desk.client.tokens.revoke(number, everywhere=True), self.desk.now())
+        return token_json(self.backend.client.tokens.revoke(number, everywhere=True), self.backend.now())
 
     def is_open(self) -> bool:
-        return not any_token(self.desk.database)
+        return not any_token(self.backend.database)
 
 
 class LocalTenants:
     """Tenants in the local database."""
 
-    def __init__(self, desk: LocalBackend) -> None:
-        self.desk = desk
+    def __init__(self, backend: LocalBackend) -> None:
+        self.backend = backend
 
     def page(self, limit: int, after: str = "") -> Json:
-        found = [tenant_json(each) for each in self.desk.client.tenants.list(after=after, limit=check_limit(limit) + 1)]
+        found = [
+            tenant_json(each) for each in self.backend.client.tenants.list(after=after, limit=check_limit(limit) + 1)
+        ]
         return {"items": found[:limit], "next": found[limit - 1]["name"] if len(found) > limit else None}
 
     def create(
         self, name: str, *, allow: Sequence[str], default_allow: Sequence[str] | None, **limits: int | None
     ) -> Json:
-        return tenant_json(self.desk.client.tenants.create(name, allow=allow, default_allow=default_allow, **limits))
+        return tenant_json(self.backend.client.tenants.create(name, allow=allow, default_allow=default_allow, **limits))
 
     def edit(self, name: str, changes: Mapping[str, object]) -> Json:
-        return tenant_json(self.desk.client.tenants.edit(name, changes))
+        return tenant_json(self.backend.client.tenants.edit(name, changes))
 
     def deactivate(self, name: str) -> Json:
-        return tenant_json(self.desk.client.tenants.deactivate(name))
+        return tenant_json(self.backend.client.tenants.deactivate(name))
 
     def activate(self, name: str) -> Json:
-        return tenant_json(self.desk.client.tenants.activate(name))
+        return tenant_json(self.backend.client.tenants.activate(name))
 
 
 class LocalWebhooks:
     """Webhooks and their deliveries in the local database."""
 
-    def __init__(self, desk: LocalBackend) -> None:
-        self.desk = desk
-        self.verbs = desk.client.webhooks
+    def __init__(self, backend: LocalBackend) -> None:
+        self.backend = backend
+        self.verbs = backend.client.webhooks
 
     def page(self, limit: int, cursor: str | None) -> Json:
         found = self.verbs.list(after=after(cursor), limit=check_limit(limit) + 1)
         return cut([endpoint_json(endpoint) for endpoint in found], limit, "webhook_id")
 
     def shown(self, number: int) -> Json:
-        with self.desk.read() as tx:
-            endpoint = endpoints.find(tx, self.desk.tenant_id, number)
+        with self.backend.read() as tx:
+            endpoint = endpoints.find(tx, self.backend.tenant_id, number)
             events = job_views.history(tx, "webhook", number)
         return {**endpoint_json(endpoint), "events_of": [event_json(event) for event in events]}
 

@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 class LocalGroups:
     """Groups or executions in the local database."""
 
-    def __init__(self, desk: LocalBackend, kind: str) -> None:
-        self.desk = desk
+    def __init__(self, backend: LocalBackend, kind: str) -> None:
+        self.backend = backend
         self.kind = kind
         self.write = execution_json if kind == "execution" else group_json
 
     def page(self, limit: int, cursor: str | None, *, status: str | None, schedule_id: int | None = None) -> Json:
-        with self.desk.read() as tx:
+        with self.backend.read() as tx:
             page = group_views.groups_page(
                 tx,
-                self.desk.tenant_id,
+                self.backend.tenant_id,
                 kind=self.kind,
                 status=status,
                 schedule_id=schedule_id,
@@ -51,51 +51,51 @@ class LocalGroups:
         return {"items": [self.write(view) for view in page.items], "next": page.next}
 
     def get(self, number: int) -> Json:
-        with self.desk.read() as tx:
-            return self.write(group_views.group_view(tx, self.desk.tenant_id, number, self.kind), steps=True)
+        with self.backend.read() as tx:
+            return self.write(group_views.group_view(tx, self.backend.tenant_id, number, self.kind), steps=True)
 
     def shown(self, number: int) -> Json:
-        with self.desk.read() as tx:
-            view = group_views.group_view(tx, self.desk.tenant_id, number, self.kind)
+        with self.backend.read() as tx:
+            view = group_views.group_view(tx, self.backend.tenant_id, number, self.kind)
             events = job_views.history(tx, self.kind, number)
         return {**self.write(view, steps=True), "events": [event_json(event) for event in events]}
 
     def cancel(self, number: int) -> Json:
-        self.desk.client.groups.cancel(number, self.kind)
+        self.backend.client.groups.cancel(number, self.kind)
         return self.get(number)
 
     def retry(self, number: int) -> Json:
-        return self.get(self.desk.client.groups.retry(number, self.kind))
+        return self.get(self.backend.client.groups.retry(number, self.kind))
 
 
 class LocalSchedules:
     """Schedules in the local database."""
 
-    def __init__(self, desk: LocalBackend) -> None:
-        self.desk = desk
-        self.verbs = desk.client.schedules
+    def __init__(self, backend: LocalBackend) -> None:
+        self.backend = backend
+        self.verbs = backend.client.schedules
 
     def _json(self, schedule: Schedule) -> Json:
-        with self.desk.read() as tx:
-            return schedule_json(schedule, templates.numbers(tx, self.desk.tenant_id, [schedule]))
+        with self.backend.read() as tx:
+            return schedule_json(schedule, templates.numbers(tx, self.backend.tenant_id, [schedule]))
 
     def page(self, limit: int, cursor: str | None) -> Json:
-        with self.desk.read() as tx:
-            page = schedules.listed(tx, self.desk.tenant_id, limit=limit, cursor=cursor)
-            numbers = templates.numbers(tx, self.desk.tenant_id, page.items)
+        with self.backend.read() as tx:
+            page = schedules.listed(tx, self.backend.tenant_id, limit=limit, cursor=cursor)
+            numbers = templates.numbers(tx, self.backend.tenant_id, page.items)
         return {"items": [schedule_json(schedule, numbers) for schedule in page.items], "next": page.next}
 
     def get(self, which: int | str) -> Json:
         return self._json(self.verbs.get(which))
 
     def named(self, name: str) -> Json | None:
-        with self.desk.read() as tx:
-            found = schedules.find_named(tx, self.desk.tenant_id, name)
+        with self.backend.read() as tx:
+            found = schedules.find_named(tx, self.backend.tenant_id, name)
         return None if found is None else self._json(found)
 
     def shown(self, which: int | str) -> Json:
-        tenant_id = self.desk.tenant_id
-        with self.desk.read() as tx:
+        tenant_id = self.backend.tenant_id
+        with self.backend.read() as tx:
             schedule = schedules.find(tx, tenant_id, which)
             recent = group_views.groups_page(tx, tenant_id, kind="execution", schedule_id=schedule.id, limit=5).items
             numbers = templates.numbers(tx, tenant_id, [schedule])
@@ -106,13 +106,13 @@ class LocalSchedules:
 
     def zones(self, numbers: Iterable[int]) -> dict[int, str]:
         """Returns the current time zones of schedules, deleted ones included."""
-        with self.desk.read() as tx:
-            known = schedules.kept(tx, self.desk.tenant_id, set(numbers))
+        with self.backend.read() as tx:
+            known = schedules.kept(tx, self.backend.tenant_id, set(numbers))
         return {number: schedule.parsed.timezone for number, schedule in known.items()}
 
     def decided_ahead(self, number: int) -> str | None:
         schedule = self.verbs.get(number)
-        return instant_text(schedule.decided_until) if schedule.ahead(self.desk.now()) else None
+        return instant_text(schedule.decided_until) if schedule.ahead(self.backend.now()) else None
 
     def check(self, definition: Mapping[str, object]) -> Definition:
         return self.verbs.check(definition)
@@ -133,7 +133,7 @@ class LocalSchedules:
         return self._json(self.verbs.delete(which))
 
     def run(self, which: int | str, *, force: bool, params: Mapping[str, object]) -> Json:
-        return self.desk.executions.get(self.verbs.run(which, force, params))
+        return self.backend.executions.get(self.verbs.run(which, force, params))
 
     def backfill(self, which: int | str, since: int, until: int, *, dry_run: bool) -> Json:
         times = self.verbs.backfill(which, since, until, dry_run=True)
@@ -157,9 +157,9 @@ def times_json(definition: Definition, items: list[Json], **about: object) -> Js
 class LocalTemplates:
     """Templates in the local database."""
 
-    def __init__(self, desk: LocalBackend) -> None:
-        self.desk = desk
-        self.verbs = desk.client.templates
+    def __init__(self, backend: LocalBackend) -> None:
+        self.backend = backend
+        self.verbs = backend.client.templates
 
     def page(self, limit: int, cursor: str | None, *, archived: bool) -> Json:
         found = self.verbs.list(after=after(cursor), archived=archived, limit=check_limit(limit) + 1)
@@ -169,8 +169,8 @@ class LocalTemplates:
         return template_json(self.verbs.get(which))
 
     def shown(self, which: int | str) -> Json:
-        with self.desk.read() as tx:
-            template = templates.find(tx, self.desk.tenant_id, which)
+        with self.backend.read() as tx:
+            template = templates.find(tx, self.backend.tenant_id, which)
             events = job_views.history(tx, "template", template.id)
         return {**template_json(template), "events": [event_json(event) for event in events]}
 

@@ -27,31 +27,31 @@ if TYPE_CHECKING:
 class LocalJobs:
     """Jobs and runs in the local database."""
 
-    def __init__(self, desk: LocalBackend) -> None:
-        self.desk = desk
+    def __init__(self, backend: LocalBackend) -> None:
+        self.backend = backend
 
     # --- reading ---
 
     def page(self, wanted: JobFilter, limit: int, cursor: str | None) -> Json:
         def read(count: int, cursor: str | None) -> Json:
-            with self.desk.read() as tx:
-                page = job_views.list_jobs(tx, self.desk.tenant_id, wanted, count, cursor)
+            with self.backend.read() as tx:
+                page = job_views.list_jobs(tx, self.backend.tenant_id, wanted, count, cursor)
             return {"items": [job_json(view) for view in page.items], "next": page.next}
 
         return fill(read, limit, cursor)
 
     def runs(self, wanted: JobFilter, limit: int, cursor: str | None) -> Json:
         def read(count: int, cursor: str | None) -> Json:
-            with self.desk.read() as tx:
-                page = job_views.list_runs(tx, self.desk.tenant_id, wanted, count, cursor)
+            with self.backend.read() as tx:
+                page = job_views.list_runs(tx, self.backend.tenant_id, wanted, count, cursor)
             return {"items": [run_json(run) for run in page.items], "next": page.next}
 
         return fill(read, limit, cursor)
 
     def numbers(self, wanted: JobFilter, *, unretried: bool) -> list[int]:
         def read(cursor: str | None) -> Json:
-            with self.desk.read() as tx:
-                rows = job_rows(tx, self.desk.tenant_id, wanted, MAX_LIMIT, cursor)
+            with self.backend.read() as tx:
+                rows = job_rows(tx, self.backend.tenant_id, wanted, MAX_LIMIT, cursor)
                 ids = [job.id for job in rows.items]
                 retried = job_views.retried(tx, ids) if unretried else set()
             return {"items": [job_id for job_id in ids if job_id not in retried], "next": rows.next}
@@ -59,70 +59,70 @@ class LocalJobs:
         return every(read)
 
     def get(self, job_id: int) -> Json:
-        with self.desk.read() as tx:
-            return job_json(job_views.view(tx, self.desk.tenant_id, job_id))
+        with self.backend.read() as tx:
+            return job_json(job_views.view(tx, self.backend.tenant_id, job_id))
 
     def many(self, ids: Sequence[int]) -> list[Json]:
-        with self.desk.read() as tx:
-            return [job_json(view) for view in job_views.views_of(tx, self.desk.tenant_id, ids)]
+        with self.backend.read() as tx:
+            return [job_json(view) for view in job_views.views_of(tx, self.backend.tenant_id, ids)]
 
     def shown(self, job_id: int) -> Json:
-        with self.desk.read() as tx:
-            view, events = job_views.view(tx, self.desk.tenant_id, job_id), job_views.events(tx, job_id)
+        with self.backend.read() as tx:
+            view, events = job_views.view(tx, self.backend.tenant_id, job_id), job_views.events(tx, job_id)
         return {**job_json(view), "events": [event_json(event) for event in events]}
 
     def run(self, run_id: int) -> Json:
-        with self.desk.read() as tx:
+        with self.backend.read() as tx:
             found = jobs.run_of(tx, run_id)
-        if found is None or found.tenant_id != self.desk.tenant_id:
+        if found is None or found.tenant_id != self.backend.tenant_id:
             raise NotFound(f"there is no run {run_id}", hint="see `headway runs ls`")
         return run_json(found)
 
     def explain(self, job_id: int) -> Json:
-        with self.desk.read() as tx:
-            return explain_json(queue_views.explain(tx, self.desk.tenant_id, job_id, lives=lives))
+        with self.backend.read() as tx:
+            return explain_json(queue_views.explain(tx, self.backend.tenant_id, job_id, lives=lives))
 
     def is_lost(self, job_id: int) -> bool:
-        with self.desk.read() as tx:
-            job, owner = jobs.find(tx, job_id, self.desk.tenant_id), worker_views.owner(tx, job_id)
+        with self.backend.read() as tx:
+            job, owner = jobs.find(tx, job_id, self.backend.tenant_id), worker_views.owner(tx, job_id)
         return job.status is State.RUNNING and (owner is None or not lives(owner))
 
     # --- creating and changing ---
 
     def make(self, task: str, params: Mapping[str, Any], wishes: Mapping[str, Any]) -> tuple[Json, bool]:
-        job_id, created = self.desk.enqueue(task, params, wishes)
+        job_id, created = self.backend.enqueue(task, params, wishes)
         return self.get(job_id), created
 
     def make_of_template(
         self, template: int | str, params: Mapping[str, Any], wishes: Mapping[str, Any]
     ) -> tuple[Json, bool]:
-        client = self.desk.client
+        client = self.backend.client
         job_id, created = client.enqueue(client.templates.job(template, params, **wishes))
         return self.get(job_id), created
 
     def cancel(self, job_id: int) -> int:
-        return self.desk.client.cancel(job_id).id
+        return self.backend.client.cancel(job_id).id
 
     def interrupt(self, job_id: int) -> int:
-        return self.desk.client.interrupt(job_id).id
+        return self.backend.client.interrupt(job_id).id
 
     def release(self, job_id: int) -> int:
-        return self.desk.client.release(job_id).id
+        return self.backend.client.release(job_id).id
 
     def resume(self, job_id: int, budget: Mapping[str, float] | None) -> int:
-        return self.desk.client.resume(job_id, budget).id
+        return self.backend.client.resume(job_id, budget).id
 
     def resolve(self, job_id: int, result: object) -> int:
-        return self.desk.client.resolve(job_id, result).id
+        return self.backend.client.resolve(job_id, result).id
 
     def retry(self, job_id: int, *, again: bool = True, **fields: Any) -> int:
-        return self.desk.client.retry(job_id, again=again, **fields).id
+        return self.backend.client.retry(job_id, again=again, **fields).id
 
     def edit(self, job_id: int, *, if_version: int | None = None, **fields: Any) -> int:
-        return self.desk.client.edit(job_id, if_version=if_version, **fields).id
+        return self.backend.client.edit(job_id, if_version=if_version, **fields).id
 
     def move(self, job_id: int, **place: Any) -> int:
-        return self.desk.client.move(job_id, **place).id
+        return self.backend.client.move(job_id, **place).id
 
     # --- watching ---
 
@@ -130,25 +130,25 @@ class LocalJobs:
         """Yields the states of a job without end; the caller stops. Each state is read in one transaction."""
         chunk = 0
         while True:
-            with self.desk.read() as tx:
-                view = job_views.view(tx, self.desk.tenant_id, job_id)
+            with self.backend.read() as tx:
+                view = job_views.view(tx, self.backend.tenant_id, job_id)
                 lines = job_views.log_lines(tx, job_id, after=chunk)
                 retry = jobs.automatic_retry(tx, job_id) if view.job.status is State.FAILED else None
-                after = job_views.view(tx, self.desk.tenant_id, retry.id) if retry is not None else None
+                after = job_views.view(tx, self.backend.tenant_id, retry.id) if retry is not None else None
             chunk = lines[-1].chunk if lines else chunk
             yield FollowedJob(job_json(view), _json(lines), None if after is None else job_json(after))
             time.sleep(LOOK_SECONDS)
 
     def log(self, job_id: int, tail: int | None) -> tuple[list[Json], int]:
-        with self.desk.read() as tx:
+        with self.backend.read() as tx:
             lines = job_views.log_lines(tx, job_id) if tail is None else job_views.last_lines(tx, job_id, tail)
             end = lines or job_views.last_lines(tx, job_id, 1)
         return _json(lines), end[-1].chunk if end else 0
 
     def more_lines(self, job_id: int, after: int, *, follow: bool) -> Iterator[list[Json]]:
         while True:
-            ended = self.desk.client.get(job_id).status.terminal  # read before the log, which is then complete
-            with self.desk.read() as tx:
+            ended = self.backend.client.get(job_id).status.terminal  # read before the log, which is then complete
+            with self.backend.read() as tx:
                 lines = job_views.log_lines(tx, job_id, after=after)
             if lines:
                 after = lines[-1].chunk
@@ -160,8 +160,8 @@ class LocalJobs:
 
     def wait(self, job_id: int, deadline: float | None) -> Json:
         while True:
-            with self.desk.read() as tx:
-                last = job_views.last_of_chain(tx, self.desk.tenant_id, job_id)
+            with self.backend.read() as tx:
+                last = job_views.last_of_chain(tx, self.backend.tenant_id, job_id)
             if over(last.status.name) or (deadline is not None and time.monotonic() >= deadline):
                 return self.get(last.id)
             time.sleep(LOOK_SECONDS)

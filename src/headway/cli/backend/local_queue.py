@@ -22,69 +22,69 @@ if TYPE_CHECKING:
 class LocalQueue:
     """The queue and its limits in the local database."""
 
-    def __init__(self, desk: LocalBackend) -> None:
-        self.desk = desk
+    def __init__(self, backend: LocalBackend) -> None:
+        self.backend = backend
 
     def page(self, limit: int) -> Json:
-        with self.desk.read() as tx:
-            waiting = queue_views.queue(tx, self.desk.tenant_id, check_limit(limit), lives=limits.lives)
+        with self.backend.read() as tx:
+            waiting = queue_views.queue(tx, self.backend.tenant_id, check_limit(limit), lives=limits.lives)
         return {"items": [waiting_json(job) for job in waiting], "next": None}
 
     def pause(self, *, note: str | None, until: int | None, everybody: bool) -> Json:
-        self.desk.client.pause_queue(note=note, until=until, everybody=everybody)
+        self.backend.client.pause_queue(note=note, until=until, everybody=everybody)
         return self._pauses()
 
     def resume(self, *, everybody: bool) -> Json:
-        self.desk.client.resume_queue(everybody=everybody)
+        self.backend.client.resume_queue(everybody=everybody)
         return self._pauses()
 
     def _pauses(self) -> Json:
-        with self.desk.read() as tx:
-            return pause_json(*lanes.pauses(tx, self.desk.tenant_id))
+        with self.backend.read() as tx:
+            return pause_json(*lanes.pauses(tx, self.backend.tenant_id))
 
     def limits(self) -> Json:
-        with self.desk.read() as tx:
-            return limits_json(lanes.read_concurrency(tx)[0], lane_views.listed(tx, self.desk.tenant_id))
+        with self.backend.read() as tx:
+            return limits_json(lanes.read_concurrency(tx)[0], lane_views.listed(tx, self.backend.tenant_id))
 
     def set_limit(self, name: str, capacity: int | None) -> Json:
-        tenant_id, actor = self.desk.tenant_id, self.desk.client.actor
-        limits.change(self.desk.database, name, capacity, tenant_id=tenant_id, actor=actor)
+        tenant_id, actor = self.backend.tenant_id, self.backend.client.actor
+        limits.change(self.backend.database, name, capacity, tenant_id=tenant_id, actor=actor)
         return self.limits()
 
 
 class LocalTargets:
     """Targets in the local database."""
 
-    def __init__(self, desk: LocalBackend) -> None:
-        self.desk = desk
+    def __init__(self, backend: LocalBackend) -> None:
+        self.backend = backend
 
     def page(self, states: Collection[TargetState], limit: int, cursor: str | None) -> Json:
         def read(count: int, cursor: str | None) -> Json:
-            with self.desk.read() as tx:
-                page = targets.listed(tx, self.desk.tenant_id, states=states, limit=count, cursor=cursor)
+            with self.backend.read() as tx:
+                page = targets.listed(tx, self.backend.tenant_id, states=states, limit=count, cursor=cursor)
             return {"items": [target_json(target) for target in page.items], "next": page.next}
 
         return fill(read, limit, cursor)
 
     def get(self, name: str) -> Json:
-        with self.desk.read() as tx:
-            return target_json(targets.shown(tx, self.desk.tenant_id, name))
+        with self.backend.read() as tx:
+            return target_json(targets.shown(tx, self.backend.tenant_id, name))
 
     def shown(self, name: str) -> Json:
-        with self.desk.read() as tx:
-            target = targets.shown(tx, self.desk.tenant_id, name)
+        with self.backend.read() as tx:
+            target = targets.shown(tx, self.backend.tenant_id, name)
             events = job_views.history(tx, "target", target.id)
         return {**target_json(target), "events": [event_json(event) for event in events]}
 
     def pause(self, name: str, *, note: str | None) -> Json:
-        self.desk.client.pause_target(name, note=note)
+        self.backend.client.pause_target(name, note=note)
         return self.get(name)
 
     def resume(self, name: str) -> Json:
-        self.desk.client.resume_target(name)
+        self.backend.client.resume_target(name)
         return self.get(name)
 
     def release(self, name: str) -> Json:
-        job_id = self.desk.client.release_target(name).id
-        with self.desk.read() as tx:
-            return job_json(job_views.view(tx, self.desk.tenant_id, job_id))
+        job_id = self.backend.client.release_target(name).id
+        with self.backend.read() as tx:
+            return job_json(job_views.view(tx, self.backend.tenant_id, job_id))

@@ -28,9 +28,9 @@ def register(root: typer.Typer) -> None:
 
         text = _text(file)
         wanted = manifest.read(text, file)
-        with call.desk(app, tasks=True) if dry_run else call.workshop(app) as desk:
+        with call.backend(app, tasks=True) if dry_run else call.new_backend(app) as backend:
             try:
-                done = desk.apply(text, wanted, file, dry_run=dry_run)
+                done = backend.apply(text, wanted, file, dry_run=dry_run)
             except HeadwayError as error:
                 if not call.out.as_json:  # in JSON the error carries the secrets
                     _show(call, error.facts.get("secrets", {}))

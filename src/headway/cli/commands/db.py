@@ -46,16 +46,16 @@ def check(call: Invocation) -> int:
     """Run the database's own integrity check. `headway verify` checks the recorded history."""
     from headway.cli.database.open import shown
 
-    with call.local() as desk:
-        problems = desk.database.check()
+    with call.local() as backend:
+        problems = backend.database.check()
     if call.out.as_json:
-        call.out.data({"database": shown(desk.settings), "problems": problems})
+        call.out.data({"database": shown(backend.settings), "problems": problems})
     elif problems:
         for problem in problems:
             call.out.lines(problem)
-        call.out.say(f"{shown(desk.settings)} is damaged: restore a backup with `headway db restore FILE`")
+        call.out.say(f"{shown(backend.settings)} is damaged: restore a backup with `headway db restore FILE`")
     else:
-        call.out.show(f"{shown(desk.settings)} is intact")
+        call.out.show(f"{shown(backend.settings)} is intact")
     return 5 if problems else 0
 
 
@@ -69,8 +69,8 @@ def backup(call: Invocation, file: File) -> None:
         raise Refused(f"{file} exists already: name a new file, or remove it")
     if not file.absolute().parent.is_dir():
         raise Refused(f"there is no folder {file.absolute().parent}: create it")
-    with call.local() as desk, _bar(call.out, f"copying into {file}") as progress:
-        database_backup.backup(desk.database, file, progress)
+    with call.local() as backend, _bar(call.out, f"copying into {file}") as progress:
+        database_backup.backup(backend.database, file, progress)
     size = file.stat().st_size
     call.out.answer({"file": str(file), "bytes": size}, lambda: [f"{file}: {size / 1e6:.1f} MB"])
 

@@ -35,17 +35,17 @@ def ls(
         "no execution matches" if schedule or wanted else "no executions yet",
         "a schedule creates one when it fires; create one now with `headway schedules run NAME`",
     )
-    with call.desk() as desk:
-        number = None if schedule is None else schedule_number(desk, schedule)
-        page = desk.executions.page(limit, cursor, status=wanted, schedule_id=number)
-        call.out.page(page, lambda found: _table(desk, found), empty=empty)
+    with call.backend() as backend:
+        number = None if schedule is None else schedule_number(backend, schedule)
+        page = backend.executions.page(limit, cursor, status=wanted, schedule_id=number)
+        call.out.page(page, lambda found: _table(backend, found), empty=empty)
 
 
-def _table(desk: Backend, found: list[Json]) -> Table:
+def _table(backend: Backend, found: list[Json]) -> Table:
     from headway.cli.tables.groups import execution_table
 
     schedules = {execution["schedule_id"] for execution in found} - {None}
-    return execution_table(found, desk.schedules.zones(schedules), desk.now())
+    return execution_table(found, backend.schedules.zones(schedules), backend.now())
 
 
 register(executions, "execution")

@@ -26,36 +26,36 @@ def register(family: typer.Typer, kind: str) -> None:
     def show(call: Invocation, number: Annotated[int, about]) -> None:
         from headway.cli.tables.groups import group_remedies
 
-        with call.desk() as desk:
-            group = _groups(desk, kind).shown(number)
-            call.out.answer(group, lambda: _page(desk, group), notes=group_remedies(group))
+        with call.backend() as backend:
+            group = _groups(backend, kind).shown(number)
+            call.out.answer(group, lambda: _page(backend, group), notes=group_remedies(group))
 
     @command(family, "cancel", help=f"Cancel {a_kind}: waiting jobs at once, running jobs as soon as they stop.")
     def cancel(call: Invocation, number: Annotated[int, about]) -> None:
-        with call.desk() as desk:
-            group = _groups(desk, kind).cancel(number)
+        with call.backend() as backend:
+            group = _groups(backend, kind).cancel(number)
         call.out.answer(group, lambda: [_cancelled(group)])
 
     again = "Run the failed steps and all later stages as a new {}. Steps that succeeded are not run again."
 
     @command(family, "retry", help=again.format(kind))
     def retry(call: Invocation, number: Annotated[int, about]) -> None:
-        with call.desk() as desk:
-            made = _groups(desk, kind).retry(number)
+        with call.backend() as backend:
+            made = _groups(backend, kind).retry(number)
         call.out.answer(made, lambda: [str(made[f"{kind}_id"])], notes=_retried(made))
 
 
-def _groups(desk: "Backend", kind: str) -> "GroupsBackend":
-    return desk.executions if kind == "execution" else desk.groups
+def _groups(backend: "Backend", kind: str) -> "GroupsBackend":
+    return backend.executions if kind == "execution" else backend.groups
 
 
-def _page(desk: "Backend", group: "Json") -> "list[RenderableType]":
+def _page(backend: "Backend", group: "Json") -> "list[RenderableType]":
     from headway.cli.tables.events import event_table
     from headway.cli.tables.groups import group_page, step_table
 
     schedule_id = group.get("schedule_id")
-    zone = "UTC" if schedule_id is None else desk.schedules.zones([schedule_id]).get(schedule_id, "UTC")
-    now = desk.now()
+    zone = "UTC" if schedule_id is None else backend.schedules.zones([schedule_id]).get(schedule_id, "UTC")
+    now = backend.now()
     return [group_page(group, now, zone), "", step_table(group, now), "", event_table(group["events"], now)]
 
 

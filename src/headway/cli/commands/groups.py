@@ -28,9 +28,9 @@ def ls(call: Invocation, status: Status = None, limit: Limit = 20, cursor: Curso
         "no group matches" if wanted else "no groups yet",
         "create one in Python: app.plan('nightly').then(a.step()).then(b.step()).start()",
     )
-    with call.desk() as desk:
-        page = desk.groups.page(limit, cursor, status=wanted)
-        call.out.page(page, lambda found: group_table(found, desk.now()), empty=empty)
+    with call.backend() as backend:
+        page = backend.groups.page(limit, cursor, status=wanted)
+        call.out.page(page, lambda found: group_table(found, backend.now()), empty=empty)
 
 
 def checked_status(given: str | None, known: Sequence[str]) -> str | None:

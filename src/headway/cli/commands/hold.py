@@ -55,12 +55,12 @@ def register(root: typer.Typer) -> None:
         target = _only_target(targets)
         name, argv = _split(words or [], target)
         check_name(name, field="RESOURCE" if target is None else "--target")
-        with call.local() as desk:
-            _refuse_second(desk, argv[0])
+        with call.local() as backend:
+            _refuse_second(backend, argv[0])
             if (missing := _cannot_run(argv[0])) is not None:
                 call.out.say(f"headway: {missing}")
                 return NOT_FOUND
-            return _Hold(call, desk, name, on_target=target is not None).run(argv, limit)
+            return _Hold(call, backend, name, on_target=target is not None).run(argv, limit)
 
 
 def _only_target(targets: list[str]) -> str | None:
@@ -71,12 +71,12 @@ def _only_target(targets: list[str]) -> str | None:
     return targets[0] if targets else None
 
 
-def _refuse_second(desk: LocalBackend, program: str) -> None:
+def _refuse_second(backend: LocalBackend, program: str) -> None:
     """Refuses a resource in the place of the program, which means a caller wants to hold two resources."""
     from headway.errors import BadInput
     from headway.store.queue.lanes import resources
 
-    with desk.read() as tx:
+    with backend.read() as tx:
         if program in resources(tx) and shutil.which(program) is None:
             raise BadInput(f"hold takes one resource, and {program} is a second one: {USAGE}", field="CMD")
 
@@ -101,9 +101,9 @@ def _cannot_run(program: str) -> str | None:
 class _Hold:
     """Runs one program under one reservation."""
 
-    def __init__(self, call: Invocation, desk: LocalBackend, name: str, *, on_target: bool) -> None:
+    def __init__(self, call: Invocation, backend: LocalBackend, name: str, *, on_target: bool) -> None:
         self.call = call
-        self.desk = desk
+        self.backend = backend
         self.name = name
         self.on_target = on_target
         self.process: subprocess.Popen[bytes] | None = None
@@ -115,12 +115,12 @@ class _Hold:
     def run(self, argv: list[str], limit: float | None) -> int:
         from headway.engine.direct.reservation_holder import HolderConfig, ReservationHolder, ReservedPlace
 
-        settings, client = self.desk.settings, self.desk.client
+        settings, client = self.backend.settings, self.backend.client
         wish = self._wish(argv)
         times = (settings.lease, settings.heartbeat, settings.recovery_interval)
         secret = frozenset(secret.variable for secret in settings.secrets.values() if secret.variable)
         terms = HolderConfig(*times, settings.listen, secret)
-        holder, place = ReservationHolder(self.desk.database, terms, resources=client.lanes.defined), ReservedPlace()
+        holder, place = ReservationHolder(self.backend.database, terms, resources=client.lanes.defined), ReservedPlace()
         holder.open()
         try:
             with self._signals():
@@ -133,11 +133,11 @@ class _Hold:
         from headway.engine.direct.reservations import ReservationRequest
         from headway.store.queue.lanes import find_target, resource_lanes
 
-        tenant_id, holder = self.desk.tenant_id, f"{self.desk.client.actor.shown}: {os.path.basename(argv[0])}"
-        with self.desk.read() as tx:
+        tenant_id, holder = self.backend.tenant_id, f"{self.backend.client.actor.shown}: {os.path.basename(argv[0])}"
+        with self.backend.read() as tx:
             if self.on_target:
                 return ReservationRequest(tenant_id, holder, target_id=find_target(tx, tenant_id, self.name)[0])
-            if self.name not in self.desk.client.lanes.defined:
+            if self.name not in self.backend.client.lanes.defined:
                 resource_lanes(tx, [self.name])  # refuses an unknown resource before anything is stored
         return ReservationRequest(tenant_id, holder, resources=(self.name,))
 
@@ -153,7 +153,7 @@ class _Hold:
 
         end = End("ABANDONED", "the caller ended before the program began")
         try:
-            holder.reserve(place, wish, actor=self.desk.client.actor)
+            holder.reserve(place, wish, actor=self.backend.client.actor)
             self._await(holder, place, limit)
             code, end = self._run(holder, place, argv)
             self._tell("ended", "", exit_code=code)
@@ -174,7 +174,7 @@ class _Hold:
         """Describes what the reservation waits for."""
         from headway.store.queue import reservations
 
-        with self.desk.read() as tx:
+        with self.backend.read() as tx:
             line = [active.reserved for active in reservations.active(tx)]
         ours = next((reserved for reserved in line if reserved.id == place.id), None)
         before = [other for other in line if ours is not None and other.id < ours.id and _meet(other, ours)]
@@ -191,7 +191,7 @@ class _Hold:
         from headway.engine.execution import process_tree
         from headway.store import workers
 
-        database, tag, me = self.desk.database, process_tree.new_tag(), os.getpid()
+        database, tag, me = self.backend.database, process_tree.new_tag(), os.getpid()
         # The tag is stored before the program runs. If this process dies, recovery finds the program by its tag and
         # ends it.
         facts = {"slot": 0, "tag": tag, "pid": me, "process_start": process_tree.start_time(me) or 0}
@@ -213,7 +213,7 @@ class _Hold:
         from headway.errors import Unreachable
 
         try:
-            self.desk.database.transact("disown", lambda tx: tx.run("drop_process", tag=tag))
+            self.backend.database.transact("disown", lambda tx: tx.run("drop_process", tag=tag))
         except Unreachable as error:  # recovery removes the row later; the program's exit code is still valid
             self.call.out.say(f"headway: {error}")
 

@@ -32,9 +32,9 @@ def _plain(family: typer.Typer, verb: str, said: str, help: str) -> None:
         ids: Ids = None,
         yes: Yes = False,
     ) -> int:
-        with call.desk() as desk:
-            chosen = choose(call, desk, verb, ids or [], filters, yes=yes)
-            return apply(call, desk, chosen, getattr(desk.jobs, verb), said)
+        with call.backend() as backend:
+            chosen = choose(call, backend, verb, ids or [], filters, yes=yes)
+            return apply(call, backend, chosen, getattr(backend.jobs, verb), said)
 
 
 def register(jobs: typer.Typer) -> None:
@@ -54,9 +54,9 @@ def register(jobs: typer.Typer) -> None:
         from headway.cli import arguments
 
         caps = arguments.budget(budget)
-        with call.desk() as desk:
-            chosen = choose(call, desk, "resume", ids or [], filters, yes=yes)
-            return apply(call, desk, chosen, lambda job_id: desk.jobs.resume(job_id, caps), "resumed")
+        with call.backend() as backend:
+            chosen = choose(call, backend, "resume", ids or [], filters, yes=yes)
+            return apply(call, backend, chosen, lambda job_id: backend.jobs.resume(job_id, caps), "resumed")
 
     @command(jobs, "retry")
     def retry(
@@ -75,18 +75,18 @@ def register(jobs: typer.Typer) -> None:
         ids = [int(word) for word in words or [] if "=" not in word]
         others = arguments.params(pairs, params) if pairs or params is not None else None
         caps = arguments.budget(budget)
-        with call.desk(tasks=others is not None) as desk:  # the app's tasks check new params
-            chosen = choose(call, desk, "retry", ids, filters, yes=yes)
+        with call.backend(tasks=others is not None) as backend:  # the app's tasks check new params
+            chosen = choose(call, backend, "retry", ids, filters, yes=yes)
 
             def act(job_id: int) -> int:
                 new_params = others
                 if pairs and params is None:  # only the given params change
-                    new_params = {**desk.jobs.get(job_id)["params"], **(others or {})}
+                    new_params = {**backend.jobs.get(job_id)["params"], **(others or {})}
                 # A job named by number is always retried. A filter matches every job of a retry chain, of which only
                 # the last may be retried.
-                return desk.jobs.retry(job_id, params=new_params, priority=priority, budget=caps, again=bool(ids))
+                return backend.jobs.retry(job_id, params=new_params, priority=priority, budget=caps, again=bool(ids))
 
-            return apply(call, desk, chosen, act, "is the retry")
+            return apply(call, backend, chosen, act, "is the retry")
 
     @command(jobs, "resolve")
     def resolve(
@@ -100,9 +100,9 @@ def register(jobs: typer.Typer) -> None:
         from headway.model.values.json import from_json
 
         value = from_json(result, field="result")
-        with call.desk() as desk:
-            chosen = choose(call, desk, "resolve", ids or [], filters, yes=yes)
-            return apply(call, desk, chosen, lambda job_id: desk.jobs.resolve(job_id, value), "resolved")
+        with call.backend() as backend:
+            chosen = choose(call, backend, "resolve", ids or [], filters, yes=yes)
+            return apply(call, backend, chosen, lambda job_id: backend.jobs.resolve(job_id, value), "resolved")
 
     @command(jobs, "edit")
     def edit(
@@ -125,14 +125,14 @@ def register(jobs: typer.Typer) -> None:
         start, end = arguments.later(not_before, field="not_before"), arguments.later(expires_at, field="expires_at")
         if not pairs and (params, priority, start, end) == (None, None, None, None):
             raise BadInput("no change given: give name=value, --params, --priority, --not-before or --expires-at")
-        with call.desk(tasks=bool(pairs) or params is not None) as desk:  # the app's tasks check new params
+        with call.backend(tasks=bool(pairs) or params is not None) as backend:  # the app's tasks check new params
             change: dict[str, Any] = {"priority": priority, "not_before": start, "expires_at": end}
             if pairs or params is not None:
                 change["params"] = arguments.params(pairs or [], params)
             if pairs and params is None:  # only the given params change; the version guards the others
-                job = desk.jobs.get(job_id)
+                job = backend.jobs.get(job_id)
                 change |= {"params": {**job["params"], **change["params"]}, "if_version": job["version"]}
-            return apply(call, desk, [job_id], lambda number: desk.jobs.edit(number, **change), "changed")
+            return apply(call, backend, [job_id], lambda number: backend.jobs.edit(number, **change), "changed")
 
     @command(jobs, "move")
     def move(
@@ -148,5 +148,5 @@ def register(jobs: typer.Typer) -> None:
     ) -> int:
         """Move a waiting job to another position in the queue."""
         place: dict[str, Any] = {"to": to, "before": before, "after": after, "rank": rank}
-        with call.desk() as desk:
-            return apply(call, desk, [job_id], lambda number: desk.jobs.move(number, **place), "moved")
+        with call.backend() as backend:
+            return apply(call, backend, [job_id], lambda number: backend.jobs.move(number, **place), "moved")

@@ -39,36 +39,36 @@ def ls(
         "create one: headway run TASK name=value, or headway sh -- echo hello",
     )
     wanted = filters.parse()
-    with call.desk() as desk:
-        page, now = desk.jobs.page(filters.of_schedule(desk, wanted), limit, cursor), desk.now()
+    with call.backend() as backend:
+        page, now = backend.jobs.page(filters.of_schedule(backend, wanted), limit, cursor), backend.now()
     call.out.page(page, lambda found: job_table(found, now), empty=empty)
 
 
 @command(jobs, "show")
 def show(call: Invocation, job_id: Id) -> None:
     """Show a job with its history."""
-    with call.desk() as desk:
-        job = desk.jobs.shown(job_id)
-        call.out.answer(job, lambda: _page(desk, job))
+    with call.backend() as backend:
+        job = backend.jobs.shown(job_id)
+        call.out.answer(job, lambda: _page(backend, job))
 
 
-def _page(desk: Backend, job: Json) -> list[RenderableType]:
+def _page(backend: Backend, job: Json) -> list[RenderableType]:
     from headway.cli.tables.events import event_table
     from headway.cli.tables.jobs import job_page
 
-    now = desk.now()
-    return [job_page(job, _group_of(desk, job), now), "", event_table(job["events"], now)]
+    now = backend.now()
+    return [job_page(job, _group_of(backend, job), now), "", event_table(job["events"], now)]
 
 
-def _group_of(desk: Backend, job: Json) -> Json | None:
+def _group_of(backend: Backend, job: Json) -> Json | None:
     """Returns the group or execution of a job; None without one, or if it was deleted meanwhile."""
     from headway.errors import NotFound
 
     with suppress(NotFound):
         if job["execution_id"] is not None:
-            return desk.executions.get(job["execution_id"])
+            return backend.executions.get(job["execution_id"])
         if job["group_id"] is not None:
-            return desk.groups.get(job["group_id"])
+            return backend.groups.get(job["group_id"])
     return None
 
 
@@ -84,12 +84,12 @@ def logs(
 
     if tail is not None and tail < 0:
         raise BadInput("--tail must be 0 or more", field="tail")
-    with call.desk() as desk:
-        job = desk.jobs.get(job_id)
-        lines, position = desk.jobs.log(job_id, tail)
+    with call.backend() as backend:
+        job = backend.jobs.get(job_id)
+        lines, position = backend.jobs.log(job_id, tail)
         print_lines(call, lines)
         is_empty = not position
-        for lines in desk.jobs.more_lines(job_id, position, follow=follow):
+        for lines in backend.jobs.more_lines(job_id, position, follow=follow):
             print_lines(call, lines)
             is_empty = False
     if is_empty:
@@ -111,19 +111,19 @@ def print_lines(call: Invocation, lines: list[Json]) -> None:
 @command(jobs, "explain")
 def explain(call: Invocation, job_id: Id) -> None:
     """Explain why a job does not run yet and when it may start; for a running job, since when and where it runs."""
-    with call.desk() as desk:
-        explained = desk.jobs.explain(job_id)
-        call.out.answer(explained, lambda: _explained(desk, explained))
+    with call.backend() as backend:
+        explained = backend.jobs.explain(job_id)
+        call.out.answer(explained, lambda: _explained(backend, explained))
 
 
-def _explained(desk: Backend, explained: Json) -> list[RenderableType]:
+def _explained(backend: Backend, explained: Json) -> list[RenderableType]:
     from headway.cli.tables.jobs import explain_page
 
     number = explained["job_id"]
     if explained["status"] != "RUNNING":
-        return explain_page(explained, desk.now(), lost=False)
-    lost, job = desk.jobs.is_lost(number), desk.jobs.get(number)
-    return explain_page(explained, desk.now(), lost=lost, job=job)
+        return explain_page(explained, backend.now(), lost=False)
+    lost, job = backend.jobs.is_lost(number), backend.jobs.get(number)
+    return explain_page(explained, backend.now(), lost=lost, job=job)
 
 
 @command(jobs, "wait")
@@ -138,18 +138,18 @@ def wait(
     from headway.model.values.json import seconds
 
     deadline = None if timeout is None else time.monotonic() + seconds(timeout, field="timeout")
-    with call.desk() as desk:
-        ended = [_waited_for(desk, job_id, deadline) for job_id in ids]
-        now = desk.now()
+    with call.backend() as backend:
+        ended = [_waited_for(backend, job_id, deadline) for job_id in ids]
+        now = backend.now()
     call.out.answer({"items": ended, "next": None}, lambda: [job_table(ended, now)])
     return 0 if all(map(succeeded, ended)) else 1
 
 
-def _waited_for(desk: Backend, job_id: int, deadline: float | None) -> Json:
+def _waited_for(backend: Backend, job_id: int, deadline: float | None) -> Json:
     from headway.cli.backend.base import over
     from headway.errors import WrongState
 
-    job = desk.jobs.wait(job_id, deadline)
+    job = backend.jobs.wait(job_id, deadline)
     number, status = job["job_id"], job["status"]
     if not over(status):
         text = f"job {number} is still {status}: wait longer, or see `headway jobs explain {number}`"

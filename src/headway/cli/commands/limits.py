@@ -20,8 +20,8 @@ limits = family("List lanes and resources, and change their limits.")
 @command(limits, "ls")
 def ls(call: Invocation) -> None:
     """List lanes and resources with their limits, running jobs, reservations and waiting jobs."""
-    with call.desk() as desk:
-        found = desk.queue.limits()
+    with call.backend() as backend:
+        found = backend.queue.limits()
     has_resources = any(lane["kind"] == "resource" for lane in found["items"])
     hint = "no resources yet: define them in the settings, like ollama = 1 below [resources]"
     call.out.answer(
@@ -41,8 +41,8 @@ def set_limit(
 ) -> None:
     """Change a limit at once for all processes. Running jobs are not affected."""
     capacity = _capacity(limit)
-    with call.desk() as desk:
-        found = desk.queue.set_limit(name, capacity)
+    with call.backend() as backend:
+        found = backend.queue.set_limit(name, capacity)
     lanes = {lane["name"]: lane for lane in found["items"]}
     lane = lanes[name] if name in lanes else lanes[f"task:{name}"]
     now_is = f"the limit of {lane['name']} is now {_limit(lane)}: {lane['running']} running, {_waiting(lane)} waiting"

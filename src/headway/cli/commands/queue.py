@@ -22,8 +22,8 @@ def ls(call: Invocation, limit: Limit = 20) -> None:
     from headway.cli.tables.jobs import queue_table
 
     empty = ["no job is waiting: create one with `headway run TASK name=value`"]
-    with call.desk() as desk:
-        page, now = desk.queue.page(limit), desk.now()
+    with call.backend() as backend:
+        page, now = backend.queue.page(limit), backend.now()
     call.out.page(page, lambda found: queue_table(found, now), empty=empty)
 
 
@@ -47,15 +47,15 @@ def pause(
     if duration is not None and not seconds(duration, field="--for"):
         raise BadInput("--for must be more than 0: write it like 10s, 5m or 1h30m", field="--for")
     until = arguments.later(duration, field="--for")
-    with call.desk() as desk:
-        _answer(call, desk.queue.pause(note=note, until=until, everybody=everybody), desk.now())
+    with call.backend() as backend:
+        _answer(call, backend.queue.pause(note=note, until=until, everybody=everybody), backend.now())
 
 
 @command(queue, "resume")
 def resume(call: Invocation, everybody: Everybody = False) -> None:
     """Resume the queue: jobs start again."""
-    with call.desk() as desk:
-        _answer(call, desk.queue.resume(everybody=everybody), desk.now())
+    with call.backend() as backend:
+        _answer(call, backend.queue.resume(everybody=everybody), backend.now())
 
 
 def _answer(call: Invocation, queue: Json, now: int) -> None:

@@ -46,8 +46,8 @@ def register(root: typer.Typer) -> None:
         if task is None:
             raise BadInput("no task given: name a task, or a template with --template", field="task")
         check_task_name(task)
-        with call.workshop(app, task=task, resources=given.get("resources", ())) as desk:
-            return enqueue(call, desk, task, arguments.params(pairs or [], params), given, follow=follow)
+        with call.new_backend(app, task=task, resources=given.get("resources", ())) as backend:
+            return enqueue(call, backend, task, arguments.params(pairs or [], params), given, follow=follow)
 
     @command(root, "sh", context_settings={"allow_interspersed_args": False})
     def sh(
@@ -63,15 +63,15 @@ def register(root: typer.Typer) -> None:
         params |= {"cwd": cwd} if cwd is not None else {}
         params |= {"shell": True} if shell else {}
         given = options.for_task()
-        with call.workshop(bare=True, task="command", resources=given.get("resources", ())) as desk:
-            return enqueue(call, desk, "command", params, given, follow=follow)
+        with call.new_backend(bare=True, task="command", resources=given.get("resources", ())) as backend:
+            return enqueue(call, backend, "command", params, given, follow=follow)
 
 
 def enqueue(
-    call: Invocation, desk: Backend, task: str, params: dict[str, Any], given: dict[str, Any], *, follow: bool
+    call: Invocation, backend: Backend, task: str, params: dict[str, Any], given: dict[str, Any], *, follow: bool
 ) -> int:
-    job, created = desk.jobs.make(task, params, given)
-    return _follow(call, desk, job["job_id"]) if follow else _answer(call, desk, job, created)
+    job, created = backend.jobs.make(task, params, given)
+    return _follow(call, backend, job["job_id"]) if follow else _answer(call, backend, job, created)
 
 
 def make_of_template(
@@ -81,34 +81,34 @@ def make_of_template(
     from headway.cli.job_selection import number_or_name
 
     given = options.for_template()
-    with call.desk(app, tasks=True) as desk:
-        job, created = desk.jobs.make_of_template(number_or_name(template), params, given)
-        return _follow(call, desk, job["job_id"]) if follow else _answer(call, desk, job, created)
+    with call.backend(app, tasks=True) as backend:
+        job, created = backend.jobs.make_of_template(number_or_name(template), params, given)
+        return _follow(call, backend, job["job_id"]) if follow else _answer(call, backend, job, created)
 
 
-def _answer(call: Invocation, desk: Backend, job: Json, created: bool) -> int:
-    call.out.answer(job, lambda: [str(job["job_id"])], notes=_next_steps(desk, job["job_id"], created))
+def _answer(call: Invocation, backend: Backend, job: Json, created: bool) -> int:
+    call.out.answer(job, lambda: [str(job["job_id"])], notes=_next_steps(backend, job["job_id"], created))
     return 0
 
 
-def _next_steps(desk: Backend, number: int, created: bool) -> Iterator[str]:
+def _next_steps(backend: Backend, number: int, created: bool) -> Iterator[str]:
     from headway.text.findings import NO_WORKER
 
     if not created:
         yield f"job {number} has this key: no new job was created"
-    if desk.alone():
+    if backend.alone():
         yield NO_WORKER.line
     else:
         yield f"show it with `headway jobs show {number}`, follow it with `headway jobs logs -f {number}`"
 
 
-def _follow(call: Invocation, desk: Backend, job_id: int) -> int:
+def _follow(call: Invocation, backend: Backend, job_id: int) -> int:
     from headway.cli.follow import Follower, succeeded
     from headway.cli.tables.jobs import note
     from headway.errors import Unreachable
     from headway.model.jobs.states import State
 
-    follower = Follower(desk, call.out, job_id)
+    follower = Follower(backend, call.out, job_id)
     try:
         job = follower.follow()
     except KeyboardInterrupt:
@@ -123,7 +123,7 @@ def _follow(call: Invocation, desk: Backend, job_id: int) -> int:
     elif job["run"] is not None and job["run"]["result"] is not None:
         call.out.data(job["run"]["result"])
     number, status = job["job_id"], job["status"]
-    why = note(job, desk.now()) if not succeeded(job) else job["reason"] or ""
+    why = note(job, backend.now()) if not succeeded(job) else job["reason"] or ""
     call.out.say(f"job {number} {status}" + (f": {why}" if why else ""))
     if not State[status].terminal:
         call.out.say(f"it needs a decision: see `headway jobs explain {number}`")

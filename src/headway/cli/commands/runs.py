@@ -41,8 +41,8 @@ def ls(
 
     empty = ["no run matches: a job gets its run when a worker starts it (`headway work`)"]
     wanted = filters.parse()
-    with call.desk() as desk:
-        page, now = desk.jobs.runs(filters.of_schedule(desk, wanted), limit, cursor), desk.now()
+    with call.backend() as backend:
+        page, now = backend.jobs.runs(filters.of_schedule(backend, wanted), limit, cursor), backend.now()
     call.out.page(page, lambda found: run_table(found, now), empty=empty)
 
 
@@ -51,13 +51,13 @@ def show(call: Invocation, run_id: Id) -> None:
     """Show a run with its params, times, and result or error."""
     from headway.cli.tables.jobs import run_page
 
-    with call.desk() as desk:
-        run, now = desk.jobs.run(run_id), desk.now()
+    with call.backend() as backend:
+        run, now = backend.jobs.run(run_id), backend.now()
     call.out.answer(run, lambda: [run_page(run, now)])
 
 
 @command(runs, "retry")
 def retry(call: Invocation, run_id: Id) -> int:
     """Retry a run with its params, as a new job."""
-    with call.desk() as desk:
-        return apply(call, desk, [run_id], desk.jobs.retry, "is the retry")
+    with call.backend() as backend:
+        return apply(call, backend, [run_id], backend.jobs.retry, "is the retry")

@@ -30,8 +30,8 @@ def register(schedules: typer.Typer) -> None:
     @command(schedules, "enable")
     def enable(call: Invocation, name: Name) -> None:
         """Enable a schedule: it fires from now on. Times that passed while it was disabled are not made up for."""
-        with call.desk() as desk:
-            _answer(call, desk.schedules.enable(number_or_name(name)), "enabled")
+        with call.backend() as backend:
+            _answer(call, backend.schedules.enable(number_or_name(name)), "enabled")
 
     @command(schedules, "disable")
     def disable(
@@ -40,22 +40,22 @@ def register(schedules: typer.Typer) -> None:
         reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Reason to show with the schedule.")] = None,
     ) -> None:
         """Disable a schedule: it no longer fires. Existing executions continue."""
-        with call.desk() as desk:
-            _answer(call, desk.schedules.disable(number_or_name(name), reason=reason), "disabled")
+        with call.backend() as backend:
+            _answer(call, backend.schedules.disable(number_or_name(name), reason=reason), "disabled")
 
     @command(schedules, "reset")
     def reset(call: Invocation, name: Name) -> None:
         """Repair a schedule whose times were decided by a clock that was ahead: a copy replaces it from now on."""
-        with call.desk() as desk:
-            _answer(call, desk.schedules.reset(number_or_name(name)), "reset")
+        with call.backend() as backend:
+            _answer(call, backend.schedules.reset(number_or_name(name)), "reset")
 
     @command(schedules, "delete")
     def delete(call: Invocation, name: Name, yes: Yes = False) -> None:
         """Delete a schedule. Its executions and ticks stay; its name becomes free."""
-        with call.desk() as desk:
-            schedule = desk.schedules.get(number_or_name(name))
+        with call.backend() as backend:
+            schedule = backend.schedules.get(number_or_name(name))
             confirm(f"delete the schedule {schedule['name']!r}", yes=yes)
-            _answer(call, desk.schedules.delete(schedule["schedule_id"]), "deleted")
+            _answer(call, backend.schedules.delete(schedule["schedule_id"]), "deleted")
 
     @command(schedules, "create")
     def create(
@@ -108,8 +108,8 @@ def register(schedules: typer.Typer) -> None:
         given = {"cron": cron, "interval": interval, "times": at or None, "timezone": timezone, "overlap": overlap}
         rest = {"catch_up": catch_up, "jitter": jitter, "note": note, "params": arguments.params(pairs or [], params)}
         made = Definition.parse({**given, **rest, **what})
-        with call.workshop(app, task=task, resources=resource) as desk:
-            _answer(call, desk.schedules.create(name, made.facts(), enabled=not disabled), "created")
+        with call.new_backend(app, task=task, resources=resource) as backend:
+            _answer(call, backend.schedules.create(name, made.facts(), enabled=not disabled), "created")
 
     @command(schedules, "run")
     def run(
@@ -128,12 +128,12 @@ def register(schedules: typer.Typer) -> None:
         from headway.text.findings import NO_WORKER
 
         given = arguments.params(pairs or [], params)
-        with call.desk(app, tasks=True) as desk:
-            made = desk.schedules.run(number_or_name(name), force=force, params=given)
+        with call.backend(app, tasks=True) as backend:
+            made = backend.schedules.run(number_or_name(name), force=force, params=given)
             number = made["execution_id"]
             if follow:
-                return _follow(call, desk, number)
-            alone = desk.alone()
+                return _follow(call, backend, number)
+            alone = backend.alone()
         look = f"show it with `headway executions show {number}`"
         call.out.answer(made, lambda: [str(number)], notes=[NO_WORKER.line if alone else look])
         return 0
@@ -150,12 +150,12 @@ def register(schedules: typer.Typer) -> None:
         app: AppOption = None,
     ) -> None:
         """Create executions for past times that did not fire, oldest first, one after another."""
-        with call.desk(app, tasks=True) as desk:
-            schedule = desk.schedules.get(number_or_name(name))
+        with call.backend(app, tasks=True) as backend:
+            schedule = backend.schedules.get(number_or_name(name))
             number, zone = schedule["schedule_id"], schedule["timezone"]
             first, last = _moment(since, zone, "since"), None if until is None else _moment(until, zone, "until") - 1
-            end = desk.stored_now() if last is None else last
-            done = desk.schedules.backfill(number, first, end, dry_run=dry_run)
+            end = backend.stored_now() if last is None else last
+            done = backend.schedules.backfill(number, first, end, dry_run=dry_run)
         call.out.answer(
             done,
             lambda: _times(done["times"], zone) if dry_run else map(str, done["executions"]),
@@ -187,18 +187,18 @@ def _answer(call: Invocation, schedule: Json, said: str) -> None:
     call.out.answer(schedule, lambda: [f"{visible(schedule['name'])} {said}: {schedule['sentence']}{soon}"])
 
 
-def _follow(call: Invocation, desk: Backend, number: int) -> int:
+def _follow(call: Invocation, backend: Backend, number: int) -> int:
     from headway.cli.tables.groups import group_remedies, step_table
     from headway.text.findings import NO_WORKER
 
-    if desk.alone():
+    if backend.alone():
         call.out.say(f"execution {number} waits: {NO_WORKER.sentence}; {NO_WORKER.remedy.line}")
     try:
-        execution = _to_the_end(call, desk, number)
+        execution = _to_the_end(call, backend, number)
     except KeyboardInterrupt:
         call.out.say(f"execution {number} continues: headway executions show {number}, or cancel")
         return 130
-    call.out.answer(execution, lambda: [step_table(execution, desk.now())])
+    call.out.answer(execution, lambda: [step_table(execution, backend.now())])
     status, error = execution["status"], execution["error"]
     call.out.say(f"execution {number} {status}" + (f": {error}" if error else ""))
     for line in group_remedies(execution):
@@ -206,13 +206,13 @@ def _follow(call: Invocation, desk: Backend, number: int) -> int:
     return 0 if status == "COMPLETED" else 1
 
 
-def _to_the_end(call: Invocation, desk: Backend, number: int) -> Json:
+def _to_the_end(call: Invocation, backend: Backend, number: int) -> Json:
     """Prints each change of a step until the execution has ended or is held; returns its last state."""
     from headway.cli.backend.base import LOOK_SECONDS
 
     printed: dict[str, tuple[int, str]] = {}
     while True:
-        execution = desk.executions.get(number)
+        execution = backend.executions.get(number)
         for step in execution["steps"]:
             state = (step["job_id"], step["status"])
             if printed.get(step["step"]) != state:

@@ -33,17 +33,17 @@ def ls(call: Invocation, limit: Limit = 20, cursor: Cursor = None) -> None:
         "create one: headway schedules create nightly --cron '30 2 * * *' --task TASK",
         "or several, from a file: headway apply FILE; from a crontab: headway schedules import FILE",
     )
-    with call.desk() as desk:
-        page, now = desk.schedules.page(limit, cursor), desk.now()
+    with call.backend() as backend:
+        page, now = backend.schedules.page(limit, cursor), backend.now()
     call.out.page(page, lambda found: schedule_table(found, now), empty=empty)
 
 
 @command(schedules, "show")
 def show(call: Invocation, name: Name) -> None:
     """Show a schedule with its steps, last executions and history."""
-    with call.desk() as desk:
-        schedule = desk.schedules.shown(number_or_name(name))
-        call.out.answer(schedule, lambda: _page(schedule, desk.now()), notes=_remedies(desk, schedule))
+    with call.backend() as backend:
+        schedule = backend.schedules.shown(number_or_name(name))
+        call.out.answer(schedule, lambda: _page(schedule, backend.now()), notes=_remedies(backend, schedule))
 
 
 def _page(schedule: Json, now: int) -> Iterator[RenderableType]:
@@ -65,25 +65,25 @@ def _brief(event: Json) -> Json:
     return {**event, "data": {name: fact for name, fact in event["data"].items() if name in ("reason", "origin")}}
 
 
-def _remedies(desk: Backend, schedule: Json, *, ticked: bool = True) -> Iterator[str]:
+def _remedies(backend: Backend, schedule: Json, *, ticked: bool = True) -> Iterator[str]:
     """Yields why a schedule does not fire; with `ticked` also why its last tick was skipped."""
     from headway.cli.tables.schedules import schedule_remedies
 
     number = schedule["schedule_id"]
-    ticks = desk.schedules.ticks(number, 1, None)["items"] if ticked else []
-    yield from schedule_remedies(schedule, desk.schedules.decided_ahead(number), ticks[0] if ticks else None)
+    ticks = backend.schedules.ticks(number, 1, None)["items"] if ticked else []
+    yield from schedule_remedies(schedule, backend.schedules.decided_ahead(number), ticks[0] if ticks else None)
 
 
 @command(schedules, "next")
 def next_(call: Invocation, name: Name, count: Count = 5) -> None:
     """Show the next times of a schedule, in UTC and in its own time zone."""
-    with call.desk() as desk:
-        times = desk.schedules.next_times(number_or_name(name), count)
-        _show_times(call, times, notes=_why_silent(desk, times["schedule_id"]))
+    with call.backend() as backend:
+        times = backend.schedules.next_times(number_or_name(name), count)
+        _show_times(call, times, notes=_why_silent(backend, times["schedule_id"]))
 
 
-def _why_silent(desk: Backend, number: int) -> Iterator[str]:
-    yield from _remedies(desk, desk.schedules.get(number), ticked=False)
+def _why_silent(backend: Backend, number: int) -> Iterator[str]:
+    yield from _remedies(backend, backend.schedules.get(number), ticked=False)
 
 
 @command(schedules, "preview")
@@ -129,9 +129,9 @@ def ticks(call: Invocation, name: Name, limit: Limit = 20, cursor: Cursor = None
     from headway.cli.tables.schedules import tick_table
 
     empty = ["no tick is decided yet: a process with the role scheduler decides them (`headway up`)"]
-    with call.desk() as desk:
-        schedule = desk.schedules.get(number_or_name(name))
-        page = desk.schedules.ticks(schedule["schedule_id"], limit, cursor)
+    with call.backend() as backend:
+        schedule = backend.schedules.get(number_or_name(name))
+        page = backend.schedules.ticks(schedule["schedule_id"], limit, cursor)
     call.out.page(page, lambda found: tick_table(found, schedule["timezone"]), empty=empty)
 
 

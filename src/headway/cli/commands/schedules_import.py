@@ -58,12 +58,12 @@ def register(schedules: typer.Typer) -> None:
         home = None if user_column else os.path.expanduser("~")
         found = crontab.read(_text(file), zone=zone, home=home, user_column=user_column)
         _refuse(file, list(found.problems))
-        with call.desk() if dry_run else call.workshop(bare=True) as desk:
-            wanted = _named(desk, file, found)
+        with call.backend() if dry_run else call.new_backend(bare=True) as backend:
+            wanted = _named(backend, file, found)
             if not dry_run:
                 for line in wanted:
                     if not line.there:
-                        desk.schedules.create(line.name, line.definition.facts(), enabled=not disabled)
+                        backend.schedules.create(line.name, line.definition.facts(), enabled=not disabled)
         _answer(call, found, wanted, zone, dry_run=dry_run)
 
 
@@ -104,32 +104,32 @@ def _refuse(file: str, problems: list[str]) -> None:
         raise BadInput("\n".join(lines), code="bad_crontab", problems=lines, subject=file)
 
 
-def _named(desk: Backend, file: str, found: Crontab) -> list[ImportedLine]:
+def _named(backend: Backend, file: str, found: Crontab) -> list[ImportedLine]:
     """Gives each line a free name, or the name of an equal schedule; refuses lines that cannot run."""
     from headway.errors import BadInput
 
     problems, wanted, taken = [], [], set[str]()
     for entry in found.entries:
         try:
-            definition = desk.schedules.check(entry.definition)
+            definition = backend.schedules.check(entry.definition)
         except BadInput as error:
             problems.append(f"line {entry.line}: {error}")
             continue
-        line = _name(desk, entry, definition, taken)
+        line = _name(backend, entry, definition, taken)
         taken.add(line.name)
         wanted.append(line)
     _refuse(file, problems)
     return wanted
 
 
-def _name(desk: Backend, entry: CrontabEntry, definition: Definition, taken: set[str]) -> ImportedLine:
+def _name(backend: Backend, entry: CrontabEntry, definition: Definition, taken: set[str]) -> ImportedLine:
     number = 1
     while True:
         name = entry.name if number == 1 else f"{entry.name}-{number}"
         number += 1
         if name in taken:
             continue
-        stored = desk.schedules.named(name)
+        stored = backend.schedules.named(name)
         if stored is None or _definition_of(stored) == definition:
             return ImportedLine(entry, name, definition, stored is not None)
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 workers = family("List workers, the processes that run jobs.")
 
 
-def _overview(desk: Backend, *, listed: int = 10) -> Json:
-    return {**desk.where, **desk.overview(listed=listed)}
+def _overview(backend: Backend, *, listed: int = 10) -> Json:
+    return {**backend.where, **backend.overview(listed=listed)}
 
 
 def _page(seen: Json) -> list[RenderableType]:
@@ -80,8 +80,8 @@ def register(root: typer.Typer) -> None:
     @command(root, "status")
     def status(call: Invocation) -> None:
         """Show the queue, targets, workers, jobs by state and the oldest wait."""
-        with call.desk() as desk:
-            seen = _overview(desk)
+        with call.backend() as backend:
+            seen = _overview(backend)
         call.out.answer(seen, lambda: _page(seen))
 
     @command(root, "top")
@@ -93,12 +93,12 @@ def register(root: typer.Typer) -> None:
         from headway.model.values.json import seconds
 
         pause = max(0.1, seconds(interval, field="interval"))
-        with call.desk() as desk:
+        with call.backend() as backend:
             if call.out.as_json or not call.out.stdout.is_terminal:
-                seen = _overview(desk)
+                seen = _overview(backend)
                 call.out.answer(seen, lambda: [*_page(seen), *_tables(seen)])
             else:
-                _refresh(call, desk, pause)
+                _refresh(call, backend, pause)
 
     @command(root, "verify")
     def verify(
@@ -108,9 +108,9 @@ def register(root: typer.Typer) -> None:
         """Check the recorded history against every promise of Headway. Exits 4 if one was broken."""
         from headway.verify import check
 
-        with call.local() as desk:
-            lease, recovery = desk.settings.lease, desk.settings.recovery_interval
-            report = check(desk.database, quiet=quiet, lease=lease, recovery=recovery)
+        with call.local() as backend:
+            lease, recovery = backend.settings.lease, backend.settings.recovery_interval
+            report = check(backend.database, quiet=quiet, lease=lease, recovery=recovery)
         if call.out.as_json:
             found = [{"invariant": f.invariant, "thing": f.thing, "text": f.text} for f in report.findings]
             call.out.data({"findings": found, "counted": report.counted})
@@ -129,13 +129,13 @@ def register(root: typer.Typer) -> None:
         call.out.answer({"version": __version__}, lambda: [f"headway {__version__}"])
 
 
-def _refresh(call: Invocation, desk: Backend, pause: float) -> None:
+def _refresh(call: Invocation, backend: Backend, pause: float) -> None:
     from rich.console import Group
     from rich.live import Live
 
     with suppress(KeyboardInterrupt), Live(console=call.out.stdout, screen=True, auto_refresh=False) as live:
         while True:
-            seen = _overview(desk, listed=max(5, call.out.stdout.size.height // 2 - 6))
+            seen = _overview(backend, listed=max(5, call.out.stdout.size.height // 2 - 6))
             live.update(Group(*_page(seen), *_tables(seen)), refresh=True)
             time.sleep(pause)
 
@@ -147,6 +147,6 @@ def ls(call: Invocation) -> None:
     from headway.text.findings import NO_WORKER
 
     empty = [f"no workers: {NO_WORKER.remedy.line}"]
-    with call.desk() as desk:
-        page, now = desk.workers(), desk.now()
+    with call.backend() as backend:
+        page, now = backend.workers(), backend.now()
     call.out.page(page, lambda found: worker_table(found, now), empty=empty)

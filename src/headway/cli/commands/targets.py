@@ -36,8 +36,8 @@ def ls(call: Invocation, state: Only = NONE, limit: Limit = 20, cursor: Cursor =
         "no target matches" if wanted else "no targets yet",
         "the first job on a target creates it: headway run TASK --target desk-1",
     )
-    with call.desk() as desk:
-        page, now = desk.targets.page(wanted, limit, cursor), desk.now()
+    with call.backend() as backend:
+        page, now = backend.targets.page(wanted, limit, cursor), backend.now()
     call.out.page(page, lambda found: target_table(found, now), empty=empty)
 
 
@@ -46,8 +46,8 @@ def show(call: Invocation, name: Name) -> None:
     """Show a target with its history, and the commands that open it."""
     from headway.cli.tables.events import event_table
 
-    with call.desk() as desk:
-        target, now = desk.targets.shown(_checked(name)), desk.now()
+    with call.backend() as backend:
+        target, now = backend.targets.shown(_checked(name)), backend.now()
     call.out.answer(
         target, lambda: [target_page(target, now), "", event_table(target["events"], now)], notes=remedies(target)
     )
@@ -66,8 +66,8 @@ def pause(
     note: Annotated[str | None, typer.Option(metavar="TEXT", help="Reason to show with the pause.")] = None,
 ) -> None:
     """Pause a target: no more jobs start on it. A running job continues."""
-    with call.desk() as desk:
-        _answer(call, desk.targets.pause(_checked(name), note=note))
+    with call.backend() as backend:
+        _answer(call, backend.targets.pause(_checked(name), note=note))
 
 
 @command(targets, "resume")
@@ -75,20 +75,20 @@ def resume(call: Invocation, name: Name) -> None:
     """Resume a paused target: jobs start on it again."""
     from headway.errors import WrongState
 
-    with call.desk() as desk:
-        before = desk.targets.get(_checked(name))
+    with call.backend() as backend:
+        before = backend.targets.get(_checked(name))
         if before["state"] == "held":
             text = f"the target {name!r} is not paused: job {before['held_by']} holds it ({before['reason']})"
             raise WrongState(f"{text}; `headway targets show` lists the ways to open it", status="held")
-        _answer(call, desk.targets.resume(name))
+        _answer(call, backend.targets.resume(name))
 
 
 @command(targets, "release")
 def release(call: Invocation, name: Name) -> None:
     """End the PAUSED or ERROR job that holds a target as FAILED, so that the next job may start."""
-    with call.desk() as desk:
-        job = desk.targets.release(_checked(name))
-        target = desk.targets.get(name)
+    with call.backend() as backend:
+        job = backend.targets.release(_checked(name))
+        target = backend.targets.get(name)
     _answer(call, target, f"job {job['job_id']} released: now {job['status']}")
 
 

@@ -47,8 +47,8 @@ def ls(
     from headway.cli.tables.templates import template_table
 
     empty = ("no templates yet", "create one: headway templates create NAME --task TASK name=value")
-    with call.desk() as desk:
-        page = desk.templates.page(limit, cursor, archived=archived)
+    with call.backend() as backend:
+        page = backend.templates.page(limit, cursor, archived=archived)
     call.out.page(page, template_table, empty=empty)
 
 
@@ -58,8 +58,8 @@ def show(call: Invocation, name: Name) -> None:
     from headway.cli.tables.events import event_table
     from headway.cli.tables.templates import template_page
 
-    with call.desk() as desk:
-        template, now = desk.templates.shown(number_or_name(name)), desk.now()
+    with call.backend() as backend:
+        template, now = backend.templates.shown(number_or_name(name)), backend.now()
     call.out.answer(template, lambda: [template_page(template, now), "", event_table(template["events"], now)])
 
 
@@ -85,8 +85,8 @@ def create(
 
     fields = options.fields()
     fields["params"] = arguments.params(pairs or [], params)
-    with call.workshop(app, task=task, resources=options.resource) as desk:
-        _answer(call, desk.templates.create(name, task, **fields), "created")
+    with call.new_backend(app, task=task, resources=options.resource) as backend:
+        _answer(call, backend.templates.create(name, task, **fields), "created")
 
 
 @command(templates, "edit")
@@ -117,19 +117,19 @@ def edit(
     given = arguments.params(pairs or [], params)
     if not fields and not given and params is None:
         raise BadInput("no change given: give name=value, --params or an option, see `headway templates edit --help`")
-    with call.workshop(app) if app else call.desk() as desk:
-        before = desk.templates.get(number_or_name(name))
+    with call.new_backend(app) if app else call.backend() as backend:
+        before = backend.templates.get(number_or_name(name))
         if given or params is not None:  # `name=value` changes single params; the version guards the others
             fields["params"] = given if params is not None else {**before["params"], **given}
-        changed = desk.templates.edit(before["template_id"], if_version=before["version"], **fields)
+        changed = backend.templates.edit(before["template_id"], if_version=before["version"], **fields)
         _answer(call, changed, "changed")
 
 
 @command(templates, "archive")
 def archive(call: Invocation, name: Name) -> None:
     """Archive a template: it creates no more jobs. Existing jobs stay; its name becomes free."""
-    with call.desk() as desk:
-        _answer(call, desk.templates.archive(number_or_name(name)), "archived")
+    with call.backend() as backend:
+        _answer(call, backend.templates.archive(number_or_name(name)), "archived")
 
 
 @command(templates, "run")

@@ -41,8 +41,8 @@ def ls(
     after: Annotated[str, typer.Option(metavar="NAME", help="Only tenants whose names come after this one.")] = "",
 ) -> None:
     """List tenants by name, with their state and limits."""
-    with call.desk() as desk:
-        page = desk.tenants.page(limit, after)
+    with call.backend() as backend:
+        page = backend.tenants.page(limit, after)
     rest = page["next"]
     notes = [] if rest is None else [f"there are more: --after {rest!r}"]
     call.out.answer(page, lambda: [tenant_table(page["items"])], notes=notes)
@@ -60,12 +60,12 @@ def create(
 ) -> None:
     """Create a tenant with its own jobs, schedules, targets and tokens. Tenants with waiting jobs take turns."""
     wishes, kinds = _limits(max_queued, max_running, max_schedules), _kinds(allow)
-    with call.workshop(bare=True) as desk:
-        there = desk.tenants.page(2)["items"]
+    with call.new_backend(bare=True) as backend:
+        there = backend.tenants.page(2)["items"]
         kept = _kinds(default_allow) if default_allow is not None else None
         if kept is None and len(there) == 1 and there[0]["allow"]:
             kept = _kept_by_default(call, tuple(there[0]["allow"]))
-        made = desk.tenants.create(name, allow=kinds, default_allow=kept, **wishes)
+        made = backend.tenants.create(name, allow=kinds, default_allow=kept, **wishes)
     _answer(call, made, "created")
     _say_consequence(call, name, kinds)
     _say_consequence(call, "default", kept or ())
@@ -96,8 +96,8 @@ def set_kinds(call: Invocation, name: Name, allow: Allow = None) -> None:
     if allow is None:
         raise BadInput("no change given: give --allow with a kind, all or none", field="allow")
     kinds = _kinds(allow)
-    with call.desk() as desk:
-        tenant = desk.tenants.edit(name, {"allow": list(kinds)})
+    with call.backend() as backend:
+        tenant = backend.tenants.edit(name, {"allow": list(kinds)})
     _answer(call, tenant, f"is open for {', '.join(kinds)}" if kinds else "is open for no admin kind")
     _say_consequence(call, name, kinds)
 
@@ -139,23 +139,23 @@ def edit(
     wishes = _limits(max_queued, max_running, max_schedules)
     if not wishes:
         raise BadInput("no change given: give --max-queued, --max-running or --max-schedules, a number or none")
-    with call.desk() as desk:
-        _answer(call, desk.tenants.edit(name, wishes), "changed")
+    with call.backend() as backend:
+        _answer(call, backend.tenants.edit(name, wishes), "changed")
 
 
 @command(tenants, "deactivate")
 def deactivate(call: Invocation, name: Name) -> None:
     """Deactivate a tenant: its jobs do not start, new jobs and its tokens are refused. Running jobs continue."""
-    with call.desk() as desk:
+    with call.backend() as backend:
         said = f"deactivated: activate it again with `headway tenants activate {name}`"
-        _answer(call, desk.tenants.deactivate(name), said)
+        _answer(call, backend.tenants.deactivate(name), said)
 
 
 @command(tenants, "activate")
 def activate(call: Invocation, name: Name) -> None:
     """Activate a tenant: its queue continues where it stopped."""
-    with call.desk() as desk:
-        _answer(call, desk.tenants.activate(name), "activated")
+    with call.backend() as backend:
+        _answer(call, backend.tenants.activate(name), "activated")
 
 
 def _limits(queued: str | None, running: str | None, schedules: str | None) -> dict[str, int | None]:

@@ -40,9 +40,9 @@ def create(
 
     if system and tenant is not None:
         raise BadInput("--tenant and --system exclude each other: remove one of them", field="tenant")
-    with call.workshop(bare=True) as desk:
-        first = desk.tokens.is_open()
-        made = desk.tokens.create(name, role, tenant=tenant, system=system, expires=expires)
+    with call.new_backend(bare=True) as backend:
+        first = backend.tokens.is_open()
+        made = backend.tokens.create(name, role, tenant=tenant, system=system, expires=expires)
     if call.out.as_json:
         call.out.data(made)
     else:
@@ -59,8 +59,8 @@ def ls(call: Invocation, limit: Limit = 20, cursor: Cursor = None) -> None:
         "no tokens yet: only this machine has access, and its users may do everything",
         "create one: headway tokens create NAME --role operator",
     )
-    with call.desk() as desk:
-        call.out.page(desk.tokens.page(limit, cursor), lambda found: token_table(found, desk.now()), empty=empty)
+    with call.backend() as backend:
+        call.out.page(backend.tokens.page(limit, cursor), lambda found: token_table(found, backend.now()), empty=empty)
 
 
 @command(tokens, "revoke")
@@ -71,9 +71,9 @@ def revoke(
     """Revoke a token: requests with it are refused from now on."""
     from headway.cli.output import visible
 
-    with call.desk() as desk:
-        ended = desk.tokens.revoke(number)
-        last = desk.tokens.is_open()
+    with call.backend() as backend:
+        ended = backend.tokens.revoke(number)
+        last = backend.tokens.is_open()
     call.out.answer(ended, lambda: [f"token {ended['token_id']} of {visible(ended['name'])} revoked"])
     if last:
         call.out.say("it was the last token: every user of this machine may now do everything")

@@ -38,8 +38,8 @@ def ls(call: Invocation, limit: Limit = 20, cursor: Cursor = None) -> None:
     from headway.cli.tables.webhooks import endpoint_table
 
     create = "create one: headway webhooks create https://example.org/hook --event 'job.run.*'"
-    with call.desk() as desk:
-        page = desk.webhooks.page(limit, cursor)
+    with call.backend() as backend:
+        page = backend.webhooks.page(limit, cursor)
     call.out.page(page, endpoint_table, empty=("no webhooks yet", create))
 
 
@@ -49,8 +49,8 @@ def show(call: Invocation, number: Number) -> None:
     from headway.cli.tables.events import event_table
     from headway.cli.tables.webhooks import endpoint_page
 
-    with call.desk() as desk:
-        endpoint, now = desk.webhooks.shown(number), desk.now()
+    with call.backend() as backend:
+        endpoint, now = backend.webhooks.shown(number), backend.now()
     call.out.answer(endpoint, lambda: [endpoint_page(endpoint, now), "", event_table(endpoint["events_of"], now)])
 
 
@@ -79,10 +79,10 @@ def create(
 
     given = sys.stdin.read().strip() if secret == "-" else secret
     wishes: dict[str, Any] = {"description": description, "secret": given}
-    with call.desk() as desk:
+    with call.backend() as backend:
         if max_tries is not None:
             wishes["max_tries"] = max_tries
-        _answer(call, desk.webhooks.create(url, events=event, **wishes), "created", secret=True)
+        _answer(call, backend.webhooks.create(url, events=event, **wishes), "created", secret=True)
 
 
 @command(webhooks, "edit")
@@ -110,22 +110,22 @@ def edit(
     changes: dict[str, Any] = {name: wish for name, wish in given.items() if wish is not None}
     if not changes:
         raise BadInput("no change given: give an option, see `headway webhooks edit --help`")
-    with call.desk() as desk:
-        _answer(call, desk.webhooks.edit(number, **changes), "changed")
+    with call.backend() as backend:
+        _answer(call, backend.webhooks.edit(number, **changes), "changed")
 
 
 @command(webhooks, "delete")
 def delete(call: Invocation, number: Number) -> None:
     """Delete a webhook. Its pending deliveries are given up."""
-    with call.desk() as desk:
-        _answer(call, desk.webhooks.delete(number), "deleted")
+    with call.backend() as backend:
+        _answer(call, backend.webhooks.delete(number), "deleted")
 
 
 @command(webhooks, "rotate")
 def rotate(call: Invocation, number: Number) -> None:
     """Generate a new secret for a webhook. For a day deliveries are signed with the old secret too."""
-    with call.desk() as desk:
-        _answer(call, desk.webhooks.rotate(number), "has a new secret", secret=True)
+    with call.backend() as backend:
+        _answer(call, backend.webhooks.rotate(number), "has a new secret", secret=True)
 
 
 @command(webhooks, "secret")
@@ -136,8 +136,8 @@ def secret(
     ] = False,
 ) -> None:
     """Show the secret that signs deliveries to the webhook_url of jobs."""
-    with call.desk() as desk:
-        text = desk.webhooks.secret(rotate=rotate)
+    with call.backend() as backend:
+        text = backend.webhooks.secret(rotate=rotate)
     call.out.answer(text, lambda: [text["secret"]])
 
 
@@ -151,17 +151,17 @@ def send_test(
     wait: Annotated[float, typer.Option(metavar="SECONDS", help="Longest time to wait for the first try.")] = 20.0,
 ) -> int:
     """Send a webhook.test event and print the outcome of its first try. Exits 1 if the try failed."""
-    with call.desk() as desk:
-        ended = _await(desk, desk.webhooks.test(number)["delivery_id"], wait)
+    with call.backend() as backend:
+        ended = _await(backend, backend.webhooks.test(number)["delivery_id"], wait)
     call.out.answer(ended, lambda: [_outcome(ended)], notes=_next_step(ended))
     return 0 if ended["status"] == "DELIVERED" or ended["last_error"] is None else 1
 
 
-def _await(desk: Backend, number: int, seconds: float) -> Json:
+def _await(backend: Backend, number: int, seconds: float) -> Json:
     """Waits until a delivery was tried once, or the time is over; returns it."""
     deadline = time.monotonic() + seconds
     while True:
-        delivery = desk.webhooks.delivery(number)
+        delivery = backend.webhooks.delivery(number)
         if delivery["tries"] or delivery["status"] != "PENDING" or time.monotonic() >= deadline:
             return delivery
         time.sleep(LOOK_SECONDS)
@@ -210,9 +210,9 @@ def deliveries(
     if (number is None) == (job is None):
         raise BadInput("deliveries are listed by webhook or by job: give either a webhook number or --job")
     wanted = None if status is None else status.upper()
-    with call.desk() as desk:
-        page = desk.webhooks.deliveries(limit, cursor, webhook=number, job=job, status=wanted)
-        now = desk.now()
+    with call.backend() as backend:
+        page = backend.webhooks.deliveries(limit, cursor, webhook=number, job=job, status=wanted)
+        now = backend.now()
     call.out.page(page, lambda found: delivery_table(found, now), empty=["no deliveries yet"])
 
 
@@ -221,8 +221,8 @@ def tries(call: Invocation, number: DeliveryNumber) -> None:
     """Show a delivery and the outcome of each try, with the beginning of each answer."""
     from headway.cli.tables.webhooks import delivery_page, try_table
 
-    with call.desk() as desk:
-        delivery, now = desk.webhooks.tries(number), desk.now()
+    with call.backend() as backend:
+        delivery, now = backend.webhooks.tries(number), backend.now()
     again = [f"to send it once more: headway webhooks replay {number}"] if delivery["status"] == "FAILED" else []
     call.out.answer(delivery, lambda: [delivery_page(delivery, now), "", try_table(delivery["log"], now)], notes=again)
 
@@ -230,6 +230,6 @@ def tries(call: Invocation, number: DeliveryNumber) -> None:
 @command(webhooks, "replay")
 def replay(call: Invocation, number: DeliveryNumber) -> None:
     """Send the message of an ended delivery once more, as a new delivery."""
-    with call.desk() as desk:
-        again = desk.webhooks.replay(number)
+    with call.backend() as backend:
+        again = backend.webhooks.replay(number)
     call.out.answer(again, lambda: [f"delivery {number} is sent again as delivery {again['delivery_id']}"])
