@@ -46,6 +46,25 @@ def test_none_yet(cli: Here) -> None:
     assert "headway schedules import" in said.err
 
 
+FOREIGN = (
+    '{"moon": "full"}',
+    '{"cron": "30 2 * * *", "timezone": "Moon/Tycho", "steps": [{"index": 0, "name": "x", "task": "x"}]}',
+)
+
+
+@pytest.mark.parametrize("definition", FOREIGN)
+def test_a_schedule_that_only_another_version_can_read_is_shown(cli: Here, nightly: App, definition: str) -> None:
+    nightly.client.schedules.run("nightly")
+    script = f"update hw_schedule set definition = '{definition}', version = version + 1;"
+    nightly.database.transact("spoil", lambda tx: nightly.database.execute_script(tx, script))
+    assert "at times that this version cannot read" in cli("schedules", "ls").done().out
+    assert "at times that this version cannot read" in cli("schedules", "show", "nightly").done().out
+    assert "nightly" in cli("executions", "ls").done().out
+    cli("executions", "show", 1).done()
+    assert cli("schedules", "next", "nightly").code == 2
+    assert "disabled: at times" in cli("schedules", "disable", "nightly").done().out
+
+
 def test_the_simple_case(cli: Here, app: App) -> None:
     wishes = ["--timezone", "Europe/Berlin", "--overlap", "queue", "--catch-up", "none", "--jitter", "30s"]
     more = ["--target", "desk-1", "--timeout", "10m", "--note", "for HR"]

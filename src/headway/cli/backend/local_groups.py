@@ -105,10 +105,10 @@ class LocalSchedules:
         return {**schedule_json(schedule, numbers), **more}
 
     def zones(self, numbers: Iterable[int]) -> dict[int, str]:
-        """Returns the current time zones of schedules, deleted ones included."""
+        """Returns the current time zones of the schedules that this version can read, deleted ones included."""
         with self.backend.read() as tx:
             known = schedules.kept(tx, self.backend.tenant_id, set(numbers))
-        return {number: schedule.parsed.timezone for number, schedule in known.items()}
+        return {number: schedule.parsed.timezone for number, schedule in known.items() if schedule.readable}
 
     def decided_ahead(self, number: int) -> str | None:
         schedule = self.verbs.get(number)

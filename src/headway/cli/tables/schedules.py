@@ -76,16 +76,18 @@ def schedule_page(schedule: Json, now: int) -> Table:
     )
 
 
-def _local(then: str | None, zone: str) -> str | None:
+def _local(then: str | None, zone: str | None) -> str | None:
     return None if then is None else local(then, zone)
 
 
-def _in_zone(then: str | None, zone: str, now: int) -> str | None:
+def _in_zone(then: str | None, zone: str | None, now: int) -> str | None:
     return None if then is None else f"{local(then, zone)} ({relative(then, now)})"
 
 
-def _catch_up(schedule: Json) -> str:
-    """Describes which missed times fire after downtime."""
+def _catch_up(schedule: Json) -> str | None:
+    """Describes which missed times fire after downtime; None for a definition that this version cannot read."""
+    if schedule["catch_up"] is None or schedule["window"] is None:
+        return None
     within = f"of the last {duration_text(schedule['window'])}"
     match schedule["catch_up"]:
         case "none":

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from zoneinfo import ZoneInfo
+from datetime import UTC, datetime, tzinfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from headway.clock import SECOND
 from headway.model.values.json import duration_text, instant
@@ -47,8 +47,16 @@ def relative(then: str, now: int) -> str:
     return f"in {about(far)}" if far > 0 else f"{about(-far)} ago"
 
 
-def local(then: str, zone: str) -> str:
-    """Formats a time in a time zone, without seconds if they are zero."""
+def local(then: str, zone: str | None) -> str:
+    """Formats a time in a time zone, without seconds if they are zero. An unknown zone counts as UTC."""
     then_micros = moment(then)
-    at = datetime.fromtimestamp(then_micros // SECOND, ZoneInfo(zone))
+    at = datetime.fromtimestamp(then_micros // SECOND, _zone(zone))
     return f"{at:%Y-%m-%d %H:%M}" if then_micros % (60 * SECOND) == 0 else f"{at:%Y-%m-%d %H:%M:%S}"
+
+
+def _zone(name: str | None) -> tzinfo:
+    """Returns a time zone; UTC for one that only another version of Headway or of the time zones knows."""
+    try:
+        return ZoneInfo(name or "UTC")
+    except (ZoneInfoNotFoundError, ValueError):
+        return UTC
