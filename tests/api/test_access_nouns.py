@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from headway.api.schemas import answers, answers_system
+from headway.api.schemas.access import NewTokenSchema, TenantSchema, TokenSchema
+from headway.api.schemas.common import PageSchema
+from headway.api.schemas.webhooks import DeliveryWithTriesSchema, NewWebhookSchema, WebhookSchema
 from tests.support.service import Site
 from tests.support.waiting import until
 from tests.support.wire import fits
@@ -14,7 +16,7 @@ def test_tokens_are_made_listed_and_revoked(site: Site) -> None:
     key = {"Idempotency-Key": "one"}
     body = {"name": "root", "role": "admin", "tenant": None, "expires": "90d"}
     made = site.http.post("/api/tokens", json=body, headers=key)
-    fits(answers_system.NewToken, made, 201)
+    fits(NewTokenSchema, made, 201)
     root = site.as_(made.json()["token"])
     again = root.post("/api/tokens", json=body, headers=key)
     assert (again.status_code, again.json()["token"]) == (201, None), "shown once"
@@ -30,7 +32,7 @@ def test_tokens_are_made_listed_and_revoked(site: Site) -> None:
     assert [one["name"] for one in root.get("/api/tokens").json()["items"]] == ["root", "ours", "olga"]
     page = root.get("/api/tokens", params={"limit": 2}).json()
     second = root.get("/api/tokens", params={"limit": 2, "cursor": page["next"]})
-    rest = fits(answers.Page[answers_system.Token], second)
+    rest = fits(PageSchema[TokenSchema], second)
     assert ([one["name"] for one in rest["items"]], rest["next"]) == (["olga"], None)
     assert admin.delete(f"/api/tokens/{made.json()['token_id']}").status_code == 404, "the system's is not theirs"
     as_operator = site.as_(operator["token"])
@@ -53,7 +55,7 @@ def test_tenants_are_made_changed_and_stopped_by_the_system(site: Site) -> None:
     assert (made.status_code, made.json()["max_running"], again.json()) == (201, 2, made.json())
     assert site.http.post("/api/tenants", json={"name": "press/1"}).status_code == 422
     path = "/api/tenants/press%2F1"
-    fits(answers_system.Tenant, site.http.get(path))
+    fits(TenantSchema, site.http.get(path))
     edited = site.http.patch(path, json={"max_running": None, "max_queued": 1}, headers={"If-Match": '"1"'}).json()
     assert (edited["max_running"], edited["max_queued"]) == (None, 1)
     assert site.http.patch(path, json={"max_queued": 5}, headers={"If-Match": '"1"'}).status_code == 412
@@ -81,12 +83,12 @@ def test_webhooks_are_an_admins_and_a_secret_is_shown_once(site: Site) -> None:
     key = {"Idempotency-Key": "one"}
     made = site.http.post("/api/webhooks", json=HOOK, headers=key)
     again = site.http.post("/api/webhooks", json=HOOK, headers=key)
-    fits(answers_system.NewWebhook, made, 201)
+    fits(NewWebhookSchema, made, 201)
     assert made.json()["secret"].startswith("whsec_")
     assert (again.json()["webhook_id"], again.json()["secret"]) == (made.json()["webhook_id"], None)
     path = made.headers["location"]
     shown = site.http.get(path)
-    fits(answers_system.Webhook, shown)
+    fits(WebhookSchema, shown)
     assert "secret" not in shown.json()
     edited = site.http.patch(path, json={"description": "mine"}, headers={"If-Match": shown.headers["etag"]})
     assert (edited.json()["description"], edited.json()["url"]) == ("mine", HOOK["url"])
@@ -123,7 +125,7 @@ def test_deliveries_are_listed_shown_and_sent_again(site: Site) -> None:
     assert (about["event"], about["job_id"]) == ("job.run.failed", job["job_id"])
     listed = site.http.get(f"{path}/deliveries").json()["items"]
     assert [one["delivery_id"] for one in listed] == [about["delivery_id"], sent.json()["delivery_id"]]
-    shown = fits(answers_system.DeliveryWithTries, site.http.get(f"/api/deliveries/{about['delivery_id']}"))
+    shown = fits(DeliveryWithTriesSchema, site.http.get(f"/api/deliveries/{about['delivery_id']}"))
     assert shown == {**about, "attempts": [], "body": None}
     assert site.http.get(f"{path}/deliveries", params={"status": "FAILED"}).json()["items"] == []
     assert site.http.get(f"{path}/deliveries", params={"status": "LOST"}).status_code == 422

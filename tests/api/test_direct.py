@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from headway import App, Context, Skip
-from headway.api.schemas import answers, answers_queue
+from headway.api.schemas.common import PageSchema, ProblemSchema
+from headway.api.schemas.queue import ReservationSchema
 from headway.api.service import DIRECT_CALLS
 from headway.errors import BadInput
 from headway.model.jobs.job import Reservation
@@ -97,7 +98,7 @@ def test_a_call_answers_the_result_and_is_no_job(site: Site) -> None:
     own = site.http.post("/story/generate", json={"topic": "fog", "words": 5})
     assert (own.status_code, own.json()) == (200, {"title": "Fog", "words": 5})
     assert site.http.get("/api/jobs").json()["items"] == []
-    newest, _ = fits(answers.Page[answers_queue.Reservation], site.http.get("/api/reservations"))["items"]
+    newest, _ = fits(PageSchema[ReservationSchema], site.http.get("/api/reservations"))["items"]
     assert (newest["status"], newest["outcome"], newest["task"]) == ("RELEASED", "COMPLETED", "story.generate")
     assert (newest["params"], newest["lanes"]) == ({"topic": "fog", "words": 5}, ["global"])
     assert newest["granted_at"] is not None
@@ -105,7 +106,7 @@ def test_a_call_answers_the_result_and_is_no_job(site: Site) -> None:
 
 def test_what_is_wrong_with_a_call_is_said(site: Site) -> None:
     failed = site.http.post("/api/direct/fails", json={"params": {"why": "no GPU"}})
-    told = fits(answers.Problem, failed, 424)
+    told = fits(ProblemSchema, failed, 424)
     assert (failed.status_code, told["code"], told["state"]) == (424, "call_failed", "FAILED")
     assert told["failure_kind"] == "EXCEPTION"
     assert "no GPU" in told["detail"]
@@ -293,7 +294,7 @@ def test_a_program_outside_reserves_renews_and_gives_back(site: Site) -> None:
     made = site.http.post("/api/reservations", json={"resources": ["ollama"], "ttl": "2m"}, headers=key)
     again = site.http.post("/api/reservations", json={"resources": ["ollama"], "ttl": "2m"}, headers=key)
     assert (made.status_code, again.json(), again.headers["idempotent-replayed"]) == (201, made.json(), "true")
-    one = fits(answers_queue.Reservation, made, 201)
+    one = fits(ReservationSchema, made, 201)
     assert (one["status"], one["lanes"], one["task"], one["outcome"]) == ("ACTIVE", ["ollama"], None, None)
     assert one["granted_at"] is not None
     behind = site.http.post("/api/reservations", json={"resources": ["ollama"]}).json()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from headway.api.schemas import answers, answers_groups
+from headway.api.schemas.common import PageSchema
+from headway.api.schemas.groups import GroupSchema, GroupWithStepsSchema
 from tests.support.service import Site
 from tests.support.wire import all_pages, fits, neighbour, refused
 
@@ -15,7 +16,7 @@ def test_a_group_runs_in_order_stops_and_is_retried_as_a_new_one(site: Site) -> 
     body = {"name": "nightly", "mode": "sequential", "on_failure": "stop", "jobs": [STORY, FAILS, STORY]}
     key = {"Idempotency-Key": "g"}
     made = site.http.post(PATH, json=body, headers=key)
-    group = fits(answers_groups.GroupWithSteps, made, 201)
+    group = fits(GroupWithStepsSchema, made, 201)
     assert (group["name"], group["mode"], group["status"], group["stages"]) == ("nightly", "sequential", "RUNNING", 3)
     assert [(one["step"], one["stage"], one["status"]) for one in group["steps"]] == [
         ("story.generate", 0, "QUEUED"),
@@ -27,15 +28,15 @@ def test_a_group_runs_in_order_stops_and_is_retried_as_a_new_one(site: Site) -> 
     assert path == f"{PATH}/{group['group_id']}"
     refused(site.http.post(f"{path}/retry"), 409, "wrong_state")
     site.drain()
-    ended = fits(answers_groups.GroupWithSteps, site.http.get(path))
+    ended = fits(GroupWithStepsSchema, site.http.get(path))
     assert (ended["status"], ended["counts"]) == ("PARTIAL", {"COMPLETED": 1, "FAILED": 1, "CANCELLED": 1})
-    again = fits(answers_groups.GroupWithSteps, site.http.post(f"{path}/retry"), 201)
+    again = fits(GroupWithStepsSchema, site.http.post(f"{path}/retry"), 201)
     assert (again["retry_of"], [one["linked"] for one in again["steps"]]) == (group["group_id"], [True, False, False])
     refused(site.http.post(f"{path}/retry"), 409, "wrong_state")
     ours = f"{PATH}/{again['group_id']}/cancel"
-    assert fits(answers_groups.GroupWithSteps, site.http.post(ours))["status"] == "CANCELLED"
+    assert fits(GroupWithStepsSchema, site.http.post(ours))["status"] == "CANCELLED"
     refused(site.http.post(ours), 409, "wrong_state")
-    page = fits(answers.Page[answers_groups.Group], site.http.get(PATH, params={"status": "canceled"}))
+    page = fits(PageSchema[GroupSchema], site.http.get(PATH, params={"status": "canceled"}))
     assert [one["group_id"] for one in page["items"]] == [again["group_id"]]
     assert [one["group_id"] for one in all_pages(site.http, PATH, limit=1)] == [again["group_id"], group["group_id"]]
     refused(site.http.get(f"{PATH}?status=DONE"), 422, "bad_input", "status")
@@ -46,11 +47,9 @@ def test_stages_and_modes_and_what_is_wrong_with_which_job(site: Site) -> None:
         "mode": "staged",
         "jobs": [{**STORY, "stage": 0}, {**FAILS, "stage": 0, "continue_on_failure": True}, {**STORY, "stage": 1}],
     }
-    group = fits(answers_groups.GroupWithSteps, site.http.post(PATH, json=staged), 201)
+    group = fits(GroupWithStepsSchema, site.http.post(PATH, json=staged), 201)
     assert [one["stage"] for one in group["steps"]] == [0, 0, 1]
-    parallel = fits(
-        answers_groups.GroupWithSteps, site.http.post(PATH, json={"mode": "parallel", "jobs": [STORY, STORY]}), 201
-    )
+    parallel = fits(GroupWithStepsSchema, site.http.post(PATH, json={"mode": "parallel", "jobs": [STORY, STORY]}), 201)
     assert {one["stage"] for one in parallel["steps"]} == {0}
     site.drain()
     assert site.http.get(f"{PATH}/{group['group_id']}").json()["status"] == "PARTIAL"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headway.api.schemas import answers_queue
+from headway.api.schemas.queue import LimitsSchema, QueuePauseSchema, QueueSchema
 from tests.support.service import Site
 from tests.support.wire import fits
 
@@ -19,7 +19,7 @@ def make(site: Site, **wishes: Any) -> int:
 
 def test_the_queue_is_listed_in_claim_order_with_rank_and_reasons_in_pages(site: Site) -> None:
     low, high, held, last = make(site), make(site, priority=9), make(site, hold=True), make(site)
-    page = fits(answers_queue.Queue, site.http.get("/api/queue"))
+    page = fits(QueueSchema, site.http.get("/api/queue"))
     found = [(one["job_id"], one["rank"], one["blockers"][0]["kind"]) for one in page["items"]]
     assert found == [(high, 1, "no_worker"), (low, 2, "no_worker"), (held, None, "status"), (last, 3, "no_worker")]
     assert (page["next"], page["pause"]["paused"]) == (None, False)
@@ -38,7 +38,7 @@ def test_the_queue_is_listed_in_claim_order_with_rank_and_reasons_in_pages(site:
 
 
 def test_the_queue_is_paused_for_a_while_and_goes_on(site: Site) -> None:
-    paused = fits(answers_queue.QueuePause, site.http.post("/api/queue/pause", json={"note": "cleaning", "for": "2h"}))
+    paused = fits(QueuePauseSchema, site.http.post("/api/queue/pause", json={"note": "cleaning", "for": "2h"}))
     assert (paused["paused"], paused["note"], paused["everybody"]) == (True, "cleaning", None)
     assert paused["until"] > paused["since"]
     make(site)
@@ -75,7 +75,7 @@ def test_jobs_are_reordered_all_or_none(site: Site) -> None:
 
 def test_limits_are_changed_all_or_none(site: Site) -> None:
     make(site, resources=["ollama"])
-    shown = fits(answers_queue.Limits, site.http.get("/api/limits"))
+    shown = fits(LimitsSchema, site.http.get("/api/limits"))
     limits = {one["name"]: (one["kind"], one["limit"], one["waiting"]) for one in shown["items"]}
     assert limits == {"global": ("policy", 1, 1), "ollama": ("resource", 1, 1)}
     changed = site.http.put("/api/limits", json={"name": "ollama", "limit": 3}).json()

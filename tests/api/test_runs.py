@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from headway.api.schemas import answers
+from headway.api.schemas.common import PageSchema
+from headway.api.schemas.jobs import JobSchema, RunSchema
 from tests.support.service import Site
 from tests.support.wire import all_pages, fits, neighbour, refused
 
@@ -13,7 +14,7 @@ def test_runs_are_listed_by_the_filters_of_jobs_and_shown(site: Site) -> None:
     bad = site.http.post("/api/jobs", json={"task": "fails", "params": {"why": "no paper"}}).json()["job_id"]
     site.drain()
     waiting = site.http.post("/api/jobs", json={"task": "research.run", "params": {"topic": "fog"}}).json()["job_id"]
-    page = fits(answers.Page[answers.Run], site.http.get("/api/job-runs"))
+    page = fits(PageSchema[RunSchema], site.http.get("/api/job-runs"))
     assert [one["status"] for one in page["items"]] == ["FAILED", "COMPLETED", "COMPLETED", "COMPLETED"]
     for wish in ({"status": "FAILED"}, {"task": "fails"}, {"q": "no paper"}, {"failure_kind": "EXCEPTION"}):
         found = site.http.get("/api/job-runs", params=wish).json()["items"]
@@ -24,7 +25,7 @@ def test_runs_are_listed_by_the_filters_of_jobs_and_shown(site: Site) -> None:
     seen = [one["run_id"] for one in all_pages(site.http, "/api/job-runs", limit=2)]
     assert seen == sorted(seen, reverse=True)
     assert len(seen) == 4
-    one = fits(answers.Run, site.http.get(f"/api/job-runs/{bad}"))
+    one = fits(RunSchema, site.http.get(f"/api/job-runs/{bad}"))
     assert (one["job_id"], one["error"], one["params_snapshot"]) == (bad, "no paper", {"why": "no paper"})
     refused(site.http.get(f"/api/job-runs/{waiting}"), 404, "not_found")
     refused(site.http.get("/api/job-runs?status=BROKEN"), 422, "bad_input", "status")
@@ -37,7 +38,7 @@ def test_a_failed_run_is_retried_once_for_a_key_and_another_one_is_not(site: Sit
     site.drain()
     key = {"Idempotency-Key": "again"}
     made = site.http.post(f"/api/job-runs/{bad}/retry", json={"params": {"why": "ink"}}, headers=key)
-    job = fits(answers.Job, made, 201)
+    job = fits(JobSchema, made, 201)
     assert (job["retry_of"], job["params"], made.headers["location"]) == (
         bad,
         {"why": "ink"},

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from headway.api.schemas import answers, answers_groups
+from headway.api.schemas.common import PageSchema
+from headway.api.schemas.groups import BackfilledSchema, ExecutionSchema
+from headway.api.schemas.schedules import ScheduleSchema, TickSchema, TimesSchema
 from headway.engine.scheduler.scheduler import Scheduler
 from headway.model.event import Event
 from headway.testing import FrozenClock
@@ -53,7 +55,7 @@ def test_a_schedule_is_made_with_all_its_fields_and_its_first_time(site: Site) -
     key = {"Idempotency-Key": "s"}
     body = {**NIGHTLY, **more, "steps": steps, "on_failure": "continue", "start": "2026-01-01T00:00:00Z"}
     answer = site.http.post(PATH, json=body, headers=key)
-    one = fits(answers_groups.Schedule, answer, 201)
+    one = fits(ScheduleSchema, answer, 201)
     assert (answer.headers["location"], answer.headers["etag"]) == (f"{PATH}/{one['schedule_id']}", '"1"')
     assert (one["origin"], one["enabled"], one["version"]) == ("api", True, 1)
     assert one["sentence"] == "at 02:30, Monday to Friday, Berlin time"
@@ -71,10 +73,10 @@ def test_a_schedule_is_made_with_all_its_fields_and_its_first_time(site: Site) -
     shown = site.http.get(answer.headers["location"])
     assert (shown.json(), shown.headers["etag"]) == (one, '"1"')
     refused(site.http.post(PATH, json=NIGHTLY), 422, "name_taken", "name")
-    off = fits(answers_groups.Schedule, site.http.post(PATH, json={**NIGHTLY, "name": "off", "enabled": False}), 201)
+    off = fits(ScheduleSchema, site.http.post(PATH, json={**NIGHTLY, "name": "off", "enabled": False}), 201)
     assert (off["enabled"], off["next_run_at"]) == (False, None)
     once = {"name": "once", "times": ["2099-01-01T00:00:00Z"], "template_id": fog}
-    timed = fits(answers_groups.Schedule, site.http.post(PATH, json=once), 201)
+    timed = fits(ScheduleSchema, site.http.post(PATH, json=once), 201)
     assert (timed["template_id"], timed["steps"], timed["times"]) == (fog, None, ["2099-01-01T00:00:00Z"])
 
 
@@ -107,7 +109,7 @@ def test_put_says_everything_anew_and_patch_changes_what_it_names(site: Site) ->
     made = site.http.post(PATH, json={**NIGHTLY, "note": "old", "overlap": "queue", "params": {"words": 5}})
     path, number = made.headers["location"], made.json()["schedule_id"]
     patched = site.http.patch(path, json={"interval": "1h", "note": None}, headers={"If-Match": made.headers["etag"]})
-    two = fits(answers_groups.Schedule, patched)
+    two = fits(ScheduleSchema, patched)
     assert (two["cron"], two["interval"], two["note"], two["overlap"]) == (None, 3600, None, "queue")
     assert (two["params"], two["steps"]) == ({"words": 5}, made.json()["steps"])
     late = {"If-Match": made.headers["etag"]}
@@ -118,7 +120,7 @@ def test_put_says_everything_anew_and_patch_changes_what_it_names(site: Site) ->
         refused(answer, 412, "version_mismatch")
     refused(site.http.delete(path, headers=late), 412, "version_mismatch")
     put = site.http.put(path, json={"name": "weekly", "cron": "@weekly", "steps": [STORY]}, headers={"If-Match": '"2"'})
-    three = fits(answers_groups.Schedule, put)
+    three = fits(ScheduleSchema, put)
     assert put.headers["etag"] == '"3"'
     assert (three["name"], three["cron"], three["interval"], three["timezone"]) == ("weekly", "0 0 * * 0", None, "UTC")
     assert (three["overlap"], three["params"], three["enabled"]) == ("skip", {}, True)
@@ -137,12 +139,12 @@ def test_put_says_everything_anew_and_patch_changes_what_it_names(site: Site) ->
 
 def test_one_is_switched_off_and_on_and_deleted(site: Site) -> None:
     path = site.http.post(PATH, json=NIGHTLY).headers["location"]
-    off = fits(answers_groups.Schedule, site.http.post(f"{path}/disable", json={"reason": "holidays"}))
+    off = fits(ScheduleSchema, site.http.post(f"{path}/disable", json={"reason": "holidays"}))
     assert (off["enabled"], off["next_run_at"]) == (False, None)
-    on = fits(answers_groups.Schedule, site.http.post(f"{path}/enable"))
+    on = fits(ScheduleSchema, site.http.post(f"{path}/enable"))
     assert site.http.post(f"{path}/reset").json()["code"] == "wrong_state"
     assert (on["enabled"], on["version"]) == (True, 3)
-    fits(answers_groups.Schedule, site.http.delete(path))
+    fits(ScheduleSchema, site.http.delete(path))
     for answer in (site.http.get(path), site.http.delete(path), site.http.post(f"{path}/enable")):
         refused(answer, 404, "unknown_schedule")
     assert site.http.post(PATH, json=NIGHTLY).status_code == 201
@@ -152,7 +154,7 @@ def test_pages_go_by_name_past_one_that_was_deleted(site: Site) -> None:
     names = ["a" * 200, "b", "c", "d", "e"]
     for name in reversed(names):
         site.http.post(PATH, json={**NIGHTLY, "name": name})
-    fits(answers.Page[answers_groups.Schedule], site.http.get(PATH))
+    fits(PageSchema[ScheduleSchema], site.http.get(PATH))
     assert [one["name"] for one in all_pages(site.http, PATH, limit=2)] == names
     page = site.http.get(f"{PATH}?limit=3").json()
     site.http.delete(f"{PATH}/{page['items'][2]['schedule_id']}")
@@ -166,12 +168,12 @@ def test_a_template_that_is_named_is_shown_by_its_number(site: Site) -> None:
     steps = [{"template": "fog"}, {"template": fog, "name": "again"}]
     site.app.client.schedules.create("a", {"cron": "@daily", "template": "fog"}, origin="file")
     site.app.client.schedules.create("b", {"cron": "@daily", "steps": steps}, origin="code")
-    page = fits(answers.Page[answers_groups.Schedule], site.http.get(PATH))
+    page = fits(PageSchema[ScheduleSchema], site.http.get(PATH))
     one, two = page["items"]
     assert (one["template_id"], one["template"], one["origin"]) == (fog, "fog", "file")
     assert [step["template_id"] for step in two["steps"]] == [fog, fog]
     site.http.patch(f"/api/job-templates/{fog}", json={"name": "mist"})
-    shown = fits(answers_groups.Schedule, site.http.get(f"{PATH}/{one['schedule_id']}"))
+    shown = fits(ScheduleSchema, site.http.get(f"{PATH}/{one['schedule_id']}"))
     assert (shown["template_id"], shown["template"]) == (fog, "fog")  # bound when it was saved
 
 
@@ -182,7 +184,7 @@ def test_a_manual_run_is_refused_while_one_is_active_unless_forced(site: Site) -
     path = site.http.post(PATH, json={**NIGHTLY, "enabled": False}).headers["location"]
     key = {"Idempotency-Key": "now"}
     answer = site.http.post(f"{path}/run", json={"params": {"words": 9}}, headers=key)
-    one = fits(answers_groups.Execution, answer, 201)
+    one = fits(ExecutionSchema, answer, 201)
     assert answer.headers["location"] == f"/api/schedule-executions/{one['execution_id']}"
     assert (one["kind"], one["status"], one["schedule_id"]) == ("manual", "IN_PROGRESS", int(path.rpartition("/")[2]))
     job = site.http.get(f"/api/jobs/{one['steps'][0]['job_id']}").json()
@@ -200,17 +202,17 @@ def test_a_backfill_makes_what_did_not_fire(site: Site) -> None:
     path = site.http.post(PATH, json={**NIGHTLY, "cron": "30 2 * * *"}).headers["location"]
     wish = {"since": "2025-03-29T00:00:00Z", "until": "2025-03-31T23:00:00Z"}
     times = ["2025-03-29T01:30:00Z", "2025-03-30T01:00:00Z", "2025-03-31T00:30:00Z"]
-    dry = fits(answers_groups.Backfilled, site.http.post(f"{path}/backfill", json={**wish, "dry_run": True}))
+    dry = fits(BackfilledSchema, site.http.post(f"{path}/backfill", json={**wish, "dry_run": True}))
     assert (dry["times"], dry["items"]) == (times, [])
     key = {"Idempotency-Key": "b"}
-    made = fits(answers_groups.Backfilled, site.http.post(f"{path}/backfill", json=wish, headers=key), 201)
+    made = fits(BackfilledSchema, site.http.post(f"{path}/backfill", json=wish, headers=key), 201)
     assert [(one["kind"], one["nominal_at"]) for one in made["items"]] == [("backfill", time) for time in times]
     ids = [one["execution_id"] for one in made["items"]]
     assert [one["after"] for one in made["items"]] == [None, *ids[:2]]
     assert site.http.post(f"{path}/backfill", json=wish, headers=key).json() == made
     assert len(site.http.get("/api/schedule-executions").json()["items"]) == 3
     empty = {"since": "2025-03-29T00:00:00Z", "until": "2025-03-29T00:30:00Z"}
-    assert fits(answers_groups.Backfilled, site.http.post(f"{path}/backfill", json=empty))["items"] == []
+    assert fits(BackfilledSchema, site.http.post(f"{path}/backfill", json=empty))["items"] == []
     for field, wrong in (
         ("until", {**wish, "until": "2099-01-01T00:00:00Z"}),
         ("until", {**wish, "until": "2024-01-01T00:00:00Z"}),
@@ -222,7 +224,7 @@ def test_a_backfill_makes_what_did_not_fire(site: Site) -> None:
 
 def test_the_next_times_say_what_clock_changes_do(site: Site) -> None:
     path = site.http.post(PATH, json={**NIGHTLY, "cron": "30 2 * * sun"}).headers["location"]
-    times = fits(answers_groups.Times, site.http.get(f"{path}/next", params={"count": 100}))
+    times = fits(TimesSchema, site.http.get(f"{path}/next", params={"count": 100}))
     assert (len(times["items"]), times["timezone"]) == (100, "Europe/Berlin")
     noted = [one for one in times["items"] if one["note"]]
     assert {one["local"][11:16] for one in noted} == {"02:30", "03:00"}
@@ -240,7 +242,7 @@ def test_the_ledger_says_what_became_of_every_time(database_url: str) -> None:
             clock.advance("1h")
             while scheduler.tick() == 0.0:
                 pass
-        page = fits(answers.Page[answers_groups.Tick], site.http.get(f"{path}/ticks"))
+        page = fits(PageSchema[TickSchema], site.http.get(f"{path}/ticks"))
         found = [(one["nominal_at"], one["outcome"]) for one in page["items"]]
         assert found == [
             ("2026-01-01T03:00:00Z", "SKIPPED"),

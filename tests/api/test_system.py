@@ -12,8 +12,9 @@ from urllib.parse import quote
 import pytest
 
 from headway import Context
-from headway.api.schemas import answers, answers_system
-from headway.api.schemas.system import _type
+from headway.api.schemas.common import PageSchema
+from headway.api.schemas.system import ArtifactSchema, LogSchema, StatsSchema, TaskSchema, _type
+from headway.api.schemas.workers import WorkerSchema
 from tests.support.service import Site, running, shop
 from tests.support.wire import fits
 
@@ -76,7 +77,7 @@ def test_tasks_say_what_they_take_and_when_they_were_seen(site: Site) -> None:
     before = {one["task"]: one for one in site.http.get("/api/tasks").json()["items"]}
     assert before["story.generate"]["seen_at"] is None
     run(site, names=[])
-    listed = fits(answers.Page[answers_system.Task], site.http.get("/api/tasks"))
+    listed = fits(PageSchema[TaskSchema], site.http.get("/api/tasks"))
     tasks = {one["task"]: one for one in listed["items"]}
     one = tasks["writes"]
     assert one["seen_at"] is not None
@@ -108,10 +109,10 @@ def test_a_param_of_a_type_that_is_nowhere_is_shown_as_it_is_written(database_ur
 def test_workers_and_figures(site: Site) -> None:
     assert site.http.get("/api/stats").json()["waits"]["count"] == 0
     run(site, names=[])
-    (worker,) = fits(answers.Page[answers_system.Worker], site.http.get("/api/workers"))["items"]
+    (worker,) = fits(PageSchema[WorkerSchema], site.http.get("/api/workers"))["items"]
     assert (worker["running"], worker["state"]) == ([], "gone")
     assert "writes" in worker["tasks"]
-    stats = fits(answers_system.Stats, site.http.get("/api/stats"))
+    stats = fits(StatsSchema, site.http.get("/api/stats"))
     assert (stats["counts"]["COMPLETED"], stats["counts"]["QUEUED"], stats["oldest_wait"]) == (1, 0, None)
     # Of five minutes each: the newest may have begun since.
     assert sum(one["completed"] for one in stats["throughput"][-2:]) == 1
@@ -121,7 +122,7 @@ def test_workers_and_figures(site: Site) -> None:
 def test_a_log_is_read_in_pages_and_from_its_end(site: Site) -> None:
     job_id = run(site, names=[], lines=7)
     path = f"/api/jobs/{job_id}/logs"
-    whole = fits(answers_system.Log, site.http.get(path))
+    whole = fits(LogSchema, site.http.get(path))
     assert [one["message"] for one in whole["items"]] == [f"line {n}" for n in range(7)]
     assert whole["next"] is None
     seen: list[str] = []
@@ -143,7 +144,7 @@ def test_files_are_sent_as_they_are_and_never_as_a_page(site: Site) -> None:
     names = ["page.html", "a/b c.txt", 'quote".md', "größe.txt"]
     job_id = run(site, names=names)
     path = f"/api/jobs/{job_id}/artifacts"
-    found = fits(answers.Page[answers_system.Artifact], site.http.get(path))
+    found = fits(PageSchema[ArtifactSchema], site.http.get(path))
     listed = {one["name"]: one for one in found["items"]}
     assert sorted(listed) == sorted(names)
     for name in names:

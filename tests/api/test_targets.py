@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from headway.api.schemas import answers_queue
+from headway.api.schemas.queue import TargetSchema
 from tests.support.service import Site
 from tests.support.wire import fits
 
@@ -48,7 +48,7 @@ def test_who_holds_a_target_is_let_go_through_it(site: Site) -> None:
     behind = site.http.post(f"{at('desk-1')}/jobs", json=FAILS).json()["job_id"]
     elsewhere = site.http.post(f"{at('desk-2')}/jobs", json={**FAILS, "hold": True}).json()["job_id"]
     site.drain()
-    held = fits(answers_queue.Target, site.http.get(at("desk-1")))
+    held = fits(TargetSchema, site.http.get(at("desk-1")))
     assert (held["state"], held["held_by"], held["waiting"]) == ("held", first, 1)
     blocked = site.http.get("/api/targets", params={"state": "held,paused"}).json()["items"]
     assert [one["name"] for one in blocked] == ["desk-1"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headway.api.schemas import answers, answers_groups
+from headway.api.schemas.common import PageSchema
+from headway.api.schemas.schedules import TemplateSchema
 from tests.support.service import Site
 from tests.support.wire import all_pages, fits, neighbour, refused
 
@@ -16,7 +17,7 @@ PATH = "/api/job-templates"
 def test_a_template_is_made_changed_used_and_archived(site: Site) -> None:
     key = {"Idempotency-Key": "t1"}
     made = site.http.post(PATH, json={**STORY, "retry_policy": {"max_attempts": 1, "jitter": None}}, headers=key)
-    one = fits(answers_groups.Template, made, 201)
+    one = fits(TemplateSchema, made, 201)
     path, etag = made.headers["location"], made.headers["etag"]
     assert (path, etag, one["version"]) == (f"{PATH}/{one['template_id']}", '"1"', 1)
     assert (one["priority"], one["timeout"], one["retry_policy"]) == (5, "30m", {"max_attempts": 1})
@@ -27,7 +28,7 @@ def test_a_template_is_made_changed_used_and_archived(site: Site) -> None:
     edited = site.http.patch(
         path, json={"priority": 7, "timeout": None, "params": {"topic": "x"}}, headers={"If-Match": etag}
     )
-    two = fits(answers_groups.Template, edited)
+    two = fits(TemplateSchema, edited)
     assert (two["priority"], two["timeout"], two["params"], two["retry_policy"]) == (
         7,
         None,
@@ -41,7 +42,7 @@ def test_a_template_is_made_changed_used_and_archived(site: Site) -> None:
 
     job = site.http.post("/api/jobs", json={"template_id": one["template_id"]}).json()
     assert (job["template_id"], job["priority"], job["params"]) == (one["template_id"], 7, {"topic": "x"})
-    gone = fits(answers_groups.Template, site.http.delete(path))
+    gone = fits(TemplateSchema, site.http.delete(path))
     assert gone["archived_at"] is not None
     assert site.http.get(PATH).json()["items"] == []
     assert [each["name"] for each in site.http.get(f"{PATH}?archived=true").json()["items"]] == ["fog"]
@@ -69,7 +70,7 @@ def test_what_no_job_can_be_made_of_is_refused_by_its_field(site: Site) -> None:
     for n in range(5):
         site.http.post(PATH, json={**STORY, "name": f"t{n}"})
     assert [one["name"] for one in all_pages(site.http, PATH, limit=2)] == ["t0", "t1", "t2", "t3", "t4"]
-    fits(answers.Page[answers_groups.Template], site.http.get(PATH))
+    fits(PageSchema[TemplateSchema], site.http.get(PATH))
 
 
 def test_templates_of_commands_are_an_admins_and_those_of_others_are_not_there(site: Site) -> None:

@@ -40,7 +40,7 @@ from headway.api.http.routing import Routes
 from headway.api.http.sse import Streams
 from headway.api.legacy import endpoints
 from headway.api.openapi import Documents
-from headway.api.schemas import answers
+from headway.api.schemas.common import ProblemSchema
 from headway.api.service import Service
 from headway.errors import HeadwayError
 
@@ -123,7 +123,7 @@ def _describe(app: FastAPI) -> None:
             schemas = document.setdefault("components", {}).setdefault("schemas", {})
             for name in ("HTTPValidationError", "ValidationError"):
                 schemas.pop(name, None)
-            problem = TypeAdapter(answers.Problem).json_schema(ref_template="#/components/schemas/{model}")
+            problem = TypeAdapter(ProblemSchema).json_schema(ref_template="#/components/schemas/{model}")
             schemas.update(problem.pop("$defs", {}))
             schemas["Problem"] = problem
             document["components"]["securitySchemes"] = _SECURITY

@@ -5,9 +5,7 @@ from __future__ import annotations
 from fastapi import Response
 
 from headway.api.http.routing import Here, Routes, answer
-from headway.api.schemas import answers_system
-from headway.api.schemas import bodies_access as bodies
-from headway.api.schemas.system import applied_json
+from headway.api.schemas.system import AppliedSchema, ApplyBody, applied_json
 from headway.engine.client.apply import plan
 from headway.engine.client.client import Client
 from headway.model import manifest
@@ -16,8 +14,8 @@ from headway.model.access.permissions import Role
 routes = Routes("apply")
 
 
-@routes.post("/api/apply", Role.ADMIN, answer=answers_system.Applied, creates=True)
-def apply(here: Here, body: bodies.Apply) -> Response:
+@routes.post("/api/apply", Role.ADMIN, answer=AppliedSchema, creates=True)
+def apply(here: Here, body: ApplyBody) -> Response:
     """Bring templates, schedules, targets and webhooks to the state in a file.
 
     Things that the file does not name stay as they are.

@@ -11,8 +11,8 @@ from starlette.responses import FileResponse
 
 from headway.api.http.query import JobId
 from headway.api.http.routing import Here, Routes, answer
-from headway.api.schemas import answers, answers_system
-from headway.api.schemas.system import artifact_json
+from headway.api.schemas.common import PageSchema
+from headway.api.schemas.system import ArtifactSchema, artifact_json
 from headway.engine.execution.artifacts import place_of
 from headway.errors import NotFound
 from headway.store.jobs import views as job_views
@@ -22,7 +22,7 @@ routes = Routes("files")
 _GUARDS = {"Content-Security-Policy": "sandbox; default-src 'none'"}
 
 
-@routes.get("/api/jobs/{job_id}/artifacts", answer=answers.Page[answers_system.Artifact])
+@routes.get("/api/jobs/{job_id}/artifacts", answer=PageSchema[ArtifactSchema])
 def ls(here: Here, job_id: JobId) -> Response:
     """List the files of a job."""
     here.client.get(job_id)

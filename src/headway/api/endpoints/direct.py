@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from fastapi import Body, FastAPI, Path, Request, Response
 
 from headway.api.http.routing import Here, RequestContext, Routes, answer
-from headway.api.schemas import answers_queue, bodies_queue
+from headway.api.schemas.queue import CallBody, ResultSchema
 from headway.api.service import DIRECT_CALLS
 from headway.engine.client.authority import check_task
 from headway.engine.tasks.registry import Registry, TaskSpec
@@ -29,10 +29,8 @@ _WRONG = "The task failed; `state` is its final state, `failure_kind` the kind o
 _numbers = itertools.count(1)
 
 
-@routes.post("/api/direct/{task}", answer=answers_queue.Result, also={424: _WRONG})
-async def call(
-    here: Here, task: Annotated[str, Path(max_length=200)], body: bodies_queue.Call | None = None
-) -> Response:
+@routes.post("/api/direct/{task}", answer=ResultSchema, also={424: _WRONG})
+async def call(here: Here, task: Annotated[str, Path(max_length=200)], body: CallBody | None = None) -> Response:
     """Run a task now and return its result, without a job."""
     given = body.given() if body is not None else {}
     params = given.pop("params", {})

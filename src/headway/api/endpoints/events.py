@@ -9,8 +9,8 @@ from fastapi import Query, Response
 from headway.api.http.path_names import Name
 from headway.api.http.query import Id, Limit
 from headway.api.http.routing import Here, RequestContext, Routes, answer
-from headway.api.schemas import answers
-from headway.api.schemas.jobs import event_json
+from headway.api.schemas.common import PageSchema
+from headway.api.schemas.jobs import EventSchema, event_json
 from headway.store import templates
 from headway.store.groups import advance as groups
 from headway.store.jobs import views as job_views
@@ -20,7 +20,7 @@ from headway.store.webhooks import endpoints
 
 routes = Routes("history")
 After = Annotated[int, Query(ge=0, le=(1 << 31) - 1, description="`next` of the page before")]
-PAGE = answers.Page[answers.Event]
+PAGE = PageSchema[EventSchema]
 
 
 def _page(here: RequestContext, thing: str, number: int, after: int, limit: int) -> Response:

@@ -7,15 +7,15 @@ from fastapi import Response
 from headway.api.endpoints.groups import checked_status
 from headway.api.http.query import Cursor, Id, Limit, Number, Text
 from headway.api.http.routing import Here, RequestContext, Routes, answer
-from headway.api.schemas import answers, answers_groups, bodies
-from headway.api.schemas.groups import execution_json
+from headway.api.schemas.common import Body, PageSchema
+from headway.api.schemas.groups import ExecutionSchema, execution_json
 from headway.store.groups import views as group_views
 
 routes = Routes("executions")
 STATUSES = ("IN_PROGRESS", "COMPLETED", "FAILED", "CANCELLED")
 
 
-@routes.get("/api/schedule-executions", answer=answers.Page[answers_groups.Execution])
+@routes.get("/api/schedule-executions", answer=PageSchema[ExecutionSchema])
 def ls(
     here: Here, status: Text = None, schedule_id: Number = None, limit: Limit = 50, cursor: Cursor = None
 ) -> Response:
@@ -33,7 +33,7 @@ def ls(
     return answer({"items": [execution_json(view, steps=True) for view in page.items], "next": page.next})
 
 
-@routes.get("/api/schedule-executions/{execution_id}", answer=answers_groups.Execution)
+@routes.get("/api/schedule-executions/{execution_id}", answer=ExecutionSchema)
 def show(here: Here, execution_id: Id) -> Response:
     """Show an execution with its steps."""
     return show_execution(here, execution_id)
@@ -46,8 +46,8 @@ def show_execution(here: RequestContext, execution_id: int, status: int = 200) -
     return answer(execution_json(view, steps=True), status, **headers)
 
 
-@routes.post("/api/schedule-executions/{execution_id}/cancel", answer=answers_groups.Execution)
-def cancel(here: Here, execution_id: Id, body: bodies.Body | None = None) -> Response:
+@routes.post("/api/schedule-executions/{execution_id}/cancel", answer=ExecutionSchema)
+def cancel(here: Here, execution_id: Id, body: Body | None = None) -> Response:
     """Cancel an execution.
 
     Waiting jobs end at once, running jobs as soon as they stop.
@@ -56,8 +56,8 @@ def cancel(here: Here, execution_id: Id, body: bodies.Body | None = None) -> Res
     return show_execution(here, execution_id)
 
 
-@routes.post("/api/schedule-executions/{execution_id}/retry", answer=answers_groups.Execution, status=201, creates=True)
-def retry(here: Here, execution_id: Id, body: bodies.Body | None = None) -> Response:
+@routes.post("/api/schedule-executions/{execution_id}/retry", answer=ExecutionSchema, status=201, creates=True)
+def retry(here: Here, execution_id: Id, body: Body | None = None) -> Response:
     """Retry a failed execution as a new one.
 
     The new execution has the failed steps and the later stages.

@@ -12,8 +12,8 @@ from fastapi import Response
 from headway.api.endpoints.jobs import group_of
 from headway.api.http.query import Cursor, Id, Limit, Text
 from headway.api.http.routing import Here, RequestContext, Routes, answer
-from headway.api.schemas import answers, answers_groups, bodies, bodies_groups
-from headway.api.schemas.groups import group_json
+from headway.api.schemas.common import Body, PageSchema
+from headway.api.schemas.groups import GroupSchema, GroupWithStepsSchema, NewGroupBody, group_json
 from headway.engine.client.client import Client
 from headway.errors import BadInput
 from headway.model.values.json import closest
@@ -23,8 +23,8 @@ routes = Routes("groups")
 STATUSES = ("RUNNING", "COMPLETED", "PARTIAL", "CANCELLED")
 
 
-@routes.post("/api/job-groups", answer=answers_groups.GroupWithSteps, status=201, creates=True)
-def create(here: Here, body: bodies_groups.NewGroup) -> Response:
+@routes.post("/api/job-groups", answer=GroupWithStepsSchema, status=201, creates=True)
+def create(here: Here, body: NewGroupBody) -> Response:
     """Create a group with all its jobs, or nothing."""
     members = [job.given() for job in body.jobs]
 
@@ -34,7 +34,7 @@ def create(here: Here, body: bodies_groups.NewGroup) -> Response:
     return here.make_once(work, lambda made: _shown(here, int(made), 201), body.model_dump())
 
 
-@routes.get("/api/job-groups", answer=answers.Page[answers_groups.Group])
+@routes.get("/api/job-groups", answer=PageSchema[GroupSchema])
 def ls(here: Here, status: Text = None, limit: Limit = 50, cursor: Cursor = None) -> Response:
     """List groups, the newest first."""
     wanted = checked_status(status, STATUSES)
@@ -55,7 +55,7 @@ def checked_status(given: str | None, known: Sequence[str]) -> str | None:
     return name
 
 
-@routes.get("/api/job-groups/{group_id}", answer=answers_groups.GroupWithSteps)
+@routes.get("/api/job-groups/{group_id}", answer=GroupWithStepsSchema)
 def show(here: Here, group_id: Id) -> Response:
     """Show a group with its steps."""
     return _shown(here, group_id)
@@ -68,8 +68,8 @@ def _shown(here: RequestContext, group_id: int, status: int = 200) -> Response:
     return answer(group_json(view, steps=True), status, **headers)
 
 
-@routes.post("/api/job-groups/{group_id}/cancel", answer=answers_groups.GroupWithSteps)
-def cancel(here: Here, group_id: Id, body: bodies.Body | None = None) -> Response:
+@routes.post("/api/job-groups/{group_id}/cancel", answer=GroupWithStepsSchema)
+def cancel(here: Here, group_id: Id, body: Body | None = None) -> Response:
     """Cancel a group.
 
     Waiting jobs end at once, running jobs as soon as they stop.
@@ -78,8 +78,8 @@ def cancel(here: Here, group_id: Id, body: bodies.Body | None = None) -> Respons
     return _shown(here, group_id)
 
 
-@routes.post("/api/job-groups/{group_id}/retry", answer=answers_groups.GroupWithSteps, status=201, creates=True)
-def retry(here: Here, group_id: Id, body: bodies.Body | None = None) -> Response:
+@routes.post("/api/job-groups/{group_id}/retry", answer=GroupWithStepsSchema, status=201, creates=True)
+def retry(here: Here, group_id: Id, body: Body | None = None) -> Response:
     """Retry a failed group as a new one.
 
     The new group has the failed members and the later stages.

@@ -6,7 +6,7 @@ from fastapi import Response
 
 from headway.api.http.auth import is_from_here
 from headway.api.http.routing import Here, RequestContext, Routes, answer
-from headway.api.schemas import answers
+from headway.api.schemas.system import AliveSchema, ReadinessSchema
 from headway.engine.client.tokens import any_token
 from headway.engine.monitoring.metrics import CONTENT_TYPE
 from headway.errors import HeadwayError
@@ -15,13 +15,13 @@ from headway.model.access.permissions import Role, Visitor
 routes = Routes("health")
 
 
-@routes.get("/healthz", None, answer=answers.Alive)
+@routes.get("/healthz", None, answer=AliveSchema)
 async def healthz(here: Here) -> Response:
     """Report that the process is alive."""
     return answer({"status": "alive"})
 
 
-@routes.get("/readyz", None, answer=answers.Readiness)
+@routes.get("/readyz", None, answer=ReadinessSchema)
 def readyz(here: Here) -> Response:
     """Report whether the process is ready; 503 with the reasons if not.
 

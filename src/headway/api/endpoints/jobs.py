@@ -9,8 +9,25 @@ from fastapi import Query, Response
 
 from headway.api.http.query import Cursor, JobFilters, JobId, Limit, filters_of
 from headway.api.http.routing import Here, RequestContext, Routes, answer, etag
-from headway.api.schemas import answers, bodies
-from headway.api.schemas.jobs import event_json, explain_json, job_json
+from headway.api.schemas.common import Body, PageSchema
+from headway.api.schemas.jobs import (
+    BatchSchema,
+    BulkBody,
+    BulkSchema,
+    EventSchema,
+    ExplanationSchema,
+    JobEditBody,
+    JobSchema,
+    MoveBody,
+    NewBatchBody,
+    NewJobBody,
+    ResolveBody,
+    ResumeBody,
+    RetryBody,
+    event_json,
+    explain_json,
+    job_json,
+)
 from headway.engine.client import bulk
 from headway.engine.client.authority import check_task
 from headway.engine.client.client import Client
@@ -33,8 +50,8 @@ _STEP_FIELDS = ("name", "stage", "continue_on_failure")
 # --- creating -----------------------------------------------------------------------------------------------------
 
 
-@routes.post("/api/jobs", answer=answers.Job, status=201, creates=True, also={200: "This job has the key already"})
-def create(here: Here, body: bodies.NewJob) -> Response:
+@routes.post("/api/jobs", answer=JobSchema, status=201, creates=True, also={200: "This job has the key already"})
+def create(here: Here, body: NewJobBody) -> Response:
     """Create a job from a task or a template."""
 
     def work(client: Client) -> tuple[int, bool]:
@@ -62,8 +79,8 @@ def new_job(here: RequestContext, client: Client, given: Mapping[str, Any], **fi
     return make_job(client, given["task"], params, options)
 
 
-@routes.post("/api/jobs/batch", answer=answers.Batch, status=201, creates=True)
-def batch(here: Here, body: bodies.NewBatch) -> Response:
+@routes.post("/api/jobs/batch", answer=BatchSchema, status=201, creates=True)
+def batch(here: Here, body: NewBatchBody) -> Response:
     """Create many jobs, all or none.
 
     With a mode they form a group.
@@ -98,7 +115,7 @@ def _new_jobs(here: RequestContext, client: Client, members: Sequence[Mapping[st
     return made
 
 
-def _refuse_steps(members: Sequence[Mapping[str, Any]], body: bodies.NewBatch) -> None:
+def _refuse_steps(members: Sequence[Mapping[str, Any]], body: NewBatchBody) -> None:
     for n, member in enumerate(members):
         for name in _STEP_FIELDS:
             if name in member:
@@ -130,8 +147,8 @@ def _stage(mode: str, n: int, member: Mapping[str, Any]) -> int:
     return n if mode == "sequential" else 0
 
 
-@routes.post("/api/jobs/bulk", answer=answers.Bulk, creates=True)
-def act_on_many(here: Here, body: bodies.Bulk) -> Response:
+@routes.post("/api/jobs/bulk", answer=BulkSchema, creates=True)
+def act_on_many(here: Here, body: BulkBody) -> Response:
     """Apply one action to every matching job.
 
     The request is refused unless the expected number of jobs matches.
@@ -149,7 +166,7 @@ def act_on_many(here: Here, body: bodies.Bulk) -> Response:
 # --- reading ------------------------------------------------------------------------------------------------------
 
 
-@routes.get("/api/jobs", answer=answers.Page[answers.Job])
+@routes.get("/api/jobs", answer=PageSchema[JobSchema])
 def ls(
     here: Here,
     asked: JobFilters,
@@ -167,7 +184,7 @@ def ls(
     return answer({"items": [job_json(view) for view in found], "next": page.next})
 
 
-@routes.get("/api/jobs/{job_id}", answer=answers.Job)
+@routes.get("/api/jobs/{job_id}", answer=JobSchema)
 def show(here: Here, job_id: JobId) -> Response:
     """Show a job with its run."""
     return show_job(here, job_id)
@@ -182,7 +199,7 @@ def show_job(here: RequestContext, job_id: int, status: int = 200) -> Response:
     return answer(job_json(view), status, **headers)
 
 
-@routes.get("/api/jobs/{job_id}/explain", answer=answers.Explanation)
+@routes.get("/api/jobs/{job_id}/explain", answer=ExplanationSchema)
 def explain(here: Here, job_id: JobId) -> Response:
     """Explain why a job does not run now, and when it may start."""
     here.client.get(job_id)
@@ -190,7 +207,7 @@ def explain(here: Here, job_id: JobId) -> Response:
         return answer(explain_json(queue_views.explain(tx, here.tenant_id, job_id, lives=lives)))
 
 
-@routes.get("/api/jobs/{job_id}/events", answer=answers.Page[answers.Event])
+@routes.get("/api/jobs/{job_id}/events", answer=PageSchema[EventSchema])
 def events(
     here: Here, job_id: JobId, after: Annotated[int, Query(ge=0, le=(1 << 31) - 1)] = 0, limit: Limit = 200
 ) -> Response:
@@ -205,7 +222,7 @@ def events(
     return answer({"items": [event_json(here.shown(event)) for event in found], "next": more})
 
 
-@routes.get("/api/jobs/{job_id}/chain", answer=answers.Page[answers.Job])
+@routes.get("/api/jobs/{job_id}/chain", answer=PageSchema[JobSchema])
 def chain(here: Here, job_id: JobId) -> Response:
     """List the automatic retries of a job, oldest first.
 
@@ -219,8 +236,8 @@ def chain(here: Here, job_id: JobId) -> Response:
 # --- changing and stopping ----------------------------------------------------------------------------------------
 
 
-@routes.patch("/api/jobs/{job_id}", answer=answers.Job)
-def edit(here: Here, job_id: JobId, body: bodies.JobEdit) -> Response:
+@routes.patch("/api/jobs/{job_id}", answer=JobSchema)
+def edit(here: Here, job_id: JobId, body: JobEditBody) -> Response:
     """Edit a job that has not started.
 
     null removes a time. If-Match with the job's ETag refuses the edit if the job has changed since it was read.
@@ -235,15 +252,15 @@ def edit(here: Here, job_id: JobId, body: bodies.JobEdit) -> Response:
     return show_job(here, job_id)
 
 
-@routes.post("/api/jobs/{job_id}/move", answer=answers.Job, matches=True)
-def move(here: Here, job_id: JobId, body: bodies.Move) -> Response:
+@routes.post("/api/jobs/{job_id}/move", answer=JobSchema, matches=True)
+def move(here: Here, job_id: JobId, body: MoveBody) -> Response:
     """Move a job to another place in the queue."""
     here.client.move(job_id, if_version=here.if_version, **body.given())
     return show_job(here, job_id)
 
 
-@routes.post("/api/jobs/{job_id}/retry", answer=answers.Job, status=201, creates=True)
-def retry(here: Here, job_id: JobId, body: bodies.Retry | None = None) -> Response:
+@routes.post("/api/jobs/{job_id}/retry", answer=JobSchema, status=201, creates=True)
+def retry(here: Here, job_id: JobId, body: RetryBody | None = None) -> Response:
     """Retry a failed job as a new job.
 
     An automatic retry that is waiting is brought forward instead.
@@ -258,27 +275,27 @@ def retry(here: Here, job_id: JobId, body: bodies.Retry | None = None) -> Respon
     return here.make_once(work, lambda made: show_job(here, int(made), 201), given)
 
 
-@routes.post("/api/jobs/{job_id}/resume", answer=answers.Job)
-def resume(here: Here, job_id: JobId, body: bodies.Resume | None = None) -> Response:
+@routes.post("/api/jobs/{job_id}/resume", answer=JobSchema)
+def resume(here: Here, job_id: JobId, body: ResumeBody | None = None) -> Response:
     """Resume a PAUSED or ERROR job, or a job on hold."""
     here.client.resume(job_id, body.budget if body is not None else None)
     return show_job(here, job_id)
 
 
-@routes.post("/api/jobs/{job_id}/resolve", answer=answers.Job)
-def resolve(here: Here, job_id: JobId, body: bodies.Resolve | None = None) -> Response:
+@routes.post("/api/jobs/{job_id}/resolve", answer=JobSchema)
+def resolve(here: Here, job_id: JobId, body: ResolveBody | None = None) -> Response:
     """Complete a PAUSED or ERROR job with the given result."""
     here.client.resolve(job_id, body.result if body is not None else None)
     return show_job(here, job_id)
 
 
 def _plain(verb: str, summary: str) -> None:
-    def act(here: Here, job_id: JobId, body: bodies.Body | None = None) -> Response:
+    def act(here: Here, job_id: JobId, body: Body | None = None) -> Response:
         getattr(here.client, verb)(job_id)
         return show_job(here, job_id)
 
     act.__name__, act.__doc__ = verb, summary
-    declare: Callable[[Any], Any] = routes.post(f"/api/jobs/{{job_id}}/{verb}", answer=answers.Job)
+    declare: Callable[[Any], Any] = routes.post(f"/api/jobs/{{job_id}}/{verb}", answer=JobSchema)
     declare(act)
 
 

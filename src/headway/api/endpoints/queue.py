@@ -9,9 +9,19 @@ from fastapi import Response
 
 from headway.api.http.query import Cursor, Limit
 from headway.api.http.routing import Here, RequestContext, Routes, answer, etag
-from headway.api.schemas import answers_queue as answers
-from headway.api.schemas import bodies_queue as bodies
-from headway.api.schemas.queue import limits_json, pause_json, waiting_json
+from headway.api.schemas.queue import (
+    LimitsBody,
+    LimitsSchema,
+    PauseQueueBody,
+    QueuePauseSchema,
+    QueueSchema,
+    ReorderBody,
+    ReorderedSchema,
+    ResumeQueueBody,
+    limits_json,
+    pause_json,
+    waiting_json,
+)
 from headway.clock import micros
 from headway.engine.client import limits
 from headway.errors import BadInput
@@ -22,7 +32,7 @@ from headway.store.queue import lane_views, lanes, queue_views
 routes = Routes("queue")
 
 
-@routes.get("/api/queue", answer=answers.Queue)
+@routes.get("/api/queue", answer=QueueSchema)
 def ls(here: Here, limit: Limit = 50, cursor: Cursor = None) -> Response:
     """List waiting jobs in the order they will start, with the reasons why they wait."""
     with here.look() as tx:
@@ -32,10 +42,10 @@ def ls(here: Here, limit: Limit = 50, cursor: Cursor = None) -> Response:
     return answer({"items": items, "next": page.next, "pause": pause_json(*pauses)})
 
 
-@routes.post("/api/queue/pause", answer=answers.QueuePause)
-def pause(here: Here, body: bodies.PauseQueue | None = None) -> Response:
+@routes.post("/api/queue/pause", answer=QueuePauseSchema)
+def pause(here: Here, body: PauseQueueBody | None = None) -> Response:
     """Pause the queue; running jobs continue."""
-    wish = body or bodies.PauseQueue()
+    wish = body or PauseQueueBody()
     check_everybody(here.visitor, wish.everybody)
     until = pause_end(here.service.database.clock.now(), wish.duration, wish.until)
     here.client.pause_queue(note=wish.note, until=until, everybody=wish.everybody)
@@ -55,8 +65,8 @@ def pause_end(now: int, duration: float | str | None, until: str | None = None) 
     return end
 
 
-@routes.post("/api/queue/resume", answer=answers.QueuePause)
-def resume(here: Here, body: bodies.ResumeQueue | None = None) -> Response:
+@routes.post("/api/queue/resume", answer=QueuePauseSchema)
+def resume(here: Here, body: ResumeQueueBody | None = None) -> Response:
     """Resume the queue."""
     everybody = body is not None and body.everybody
     check_everybody(here.visitor, everybody)
@@ -69,8 +79,8 @@ def _pauses(here: RequestContext) -> Response:
         return answer(pause_json(*lanes.pauses(tx, here.tenant_id)))
 
 
-@routes.post("/api/queue/reorder", answer=answers.Reordered)
-def reorder(here: Here, body: bodies.Reorder) -> Response:
+@routes.post("/api/queue/reorder", answer=ReorderedSchema)
+def reorder(here: Here, body: ReorderBody) -> Response:
     """Put several jobs into the given order, within the places they hold together.
 
     All jobs are moved, or none.
@@ -81,14 +91,14 @@ def reorder(here: Here, body: bodies.Reorder) -> Response:
 # --- limits -------------------------------------------------------------------------------------------------------
 
 
-@routes.get("/api/limits", answer=answers.Limits)
+@routes.get("/api/limits", answer=LimitsSchema)
 def show_limits(here: Here) -> Response:
     """List lanes and resources with their limits, running jobs and waiting jobs."""
     return _limits(here)
 
 
-@routes.put("/api/limits", Role.ADMIN, answer=answers.Limits)
-def set_limits(here: Here, body: bodies.Limits) -> Response:
+@routes.put("/api/limits", Role.ADMIN, answer=LimitsSchema)
+def set_limits(here: Here, body: LimitsBody) -> Response:
     """Change limits and rules, all or none.
 
     They apply at once to all processes; running jobs continue.
@@ -108,7 +118,7 @@ def set_limits(here: Here, body: bodies.Limits) -> Response:
     return _limits(here)
 
 
-def _rules(body: bodies.Limits) -> Mapping[str, Any]:
+def _rules(body: LimitsBody) -> Mapping[str, Any]:
     rules: dict[str, Any] = {name: getattr(body, name) for name in ("policy", "targets") if getattr(body, name)}
     if "aging" in body.model_fields_set:
         rules["aging"] = None if body.aging is None else seconds(body.aging, field="aging")

@@ -9,17 +9,16 @@ from fastapi import Query, Response
 
 from headway.api.http.query import Cursor, Id, Limit
 from headway.api.http.routing import Here, RequestContext, Routes, answer
-from headway.api.schemas import answers, answers_queue, bodies, bodies_queue
-from headway.api.schemas.jobs import Json
-from headway.api.schemas.queue import reservation_json
+from headway.api.schemas.common import Body, Json, PageSchema
+from headway.api.schemas.queue import NewReservationBody, ReservationSchema, reservation_json
 from headway.model.jobs.job import Reservation
 from headway.store.queue import reservations
 
 routes = Routes("reservations")
 
 
-@routes.post("/api/reservations", answer=answers_queue.Reservation, status=201, creates=True)
-def create(here: Here, body: bodies_queue.NewReservation) -> Response:
+@routes.post("/api/reservations", answer=ReservationSchema, status=201, creates=True)
+def create(here: Here, body: NewReservationBody) -> Response:
     """Reserve the next slot of some resources, of a target, or of both.
 
     The slot is held from `granted_at` on; renew the reservation before its ttl ends.
@@ -28,7 +27,7 @@ def create(here: Here, body: bodies_queue.NewReservation) -> Response:
     return here.make_once(lambda client: client.reserve(**given), lambda made: _answer(here, made, 201), given)
 
 
-@routes.get("/api/reservations", answer=answers.Page[answers_queue.Reservation])
+@routes.get("/api/reservations", answer=PageSchema[ReservationSchema])
 def ls(
     here: Here,
     status: Annotated[Literal["ACTIVE", "RELEASED", "EXPIRED"] | None, Query()] = None,
@@ -41,19 +40,19 @@ def ls(
     return answer({"items": _shown(here, page.items), "next": page.next})
 
 
-@routes.get("/api/reservations/{reservation_id}", answer=answers_queue.Reservation)
+@routes.get("/api/reservations/{reservation_id}", answer=ReservationSchema)
 def show(here: Here, reservation_id: Id) -> Response:
     """Show a reservation."""
     return _answer(here, here.client.reservation(reservation_id))
 
 
-@routes.post("/api/reservations/{reservation_id}/renew", answer=answers_queue.Reservation)
-def renew(here: Here, reservation_id: Id, body: bodies.Body | None = None) -> Response:
+@routes.post("/api/reservations/{reservation_id}/renew", answer=ReservationSchema)
+def renew(here: Here, reservation_id: Id, body: Body | None = None) -> Response:
     """Renew a reservation for another ttl."""
     return _answer(here, here.client.renew_reservation(reservation_id))
 
 
-@routes.delete("/api/reservations/{reservation_id}", answer=answers_queue.Reservation, matches=False)
+@routes.delete("/api/reservations/{reservation_id}", answer=ReservationSchema, matches=False)
 def release(here: Here, reservation_id: Id) -> Response:
     """Release a reservation."""
     return _answer(here, here.client.release_reservation(reservation_id))

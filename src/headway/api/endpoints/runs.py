@@ -7,8 +7,8 @@ from fastapi import Response
 from headway.api.endpoints import jobs
 from headway.api.http.query import Cursor, Id, JobFilters, Limit
 from headway.api.http.routing import Here, RequestContext, Routes, answer
-from headway.api.schemas import answers, bodies
-from headway.api.schemas.jobs import run_json
+from headway.api.schemas.common import PageSchema
+from headway.api.schemas.jobs import JobSchema, RetryBody, RunSchema, run_json
 from headway.errors import NotFound
 from headway.model.jobs.job import Run
 from headway.store.jobs import views as job_views
@@ -17,7 +17,7 @@ from headway.store.jobs.changes import run_of
 routes = Routes("runs")
 
 
-@routes.get("/api/job-runs", answer=answers.Page[answers.Run])
+@routes.get("/api/job-runs", answer=PageSchema[RunSchema])
 def ls(here: Here, asked: JobFilters, limit: Limit = 50, cursor: Cursor = None) -> Response:
     """List runs, those of the newest jobs first.
 
@@ -28,7 +28,7 @@ def ls(here: Here, asked: JobFilters, limit: Limit = 50, cursor: Cursor = None) 
     return answer({"items": [run_json(run) for run in page.items], "next": page.next})
 
 
-@routes.get("/api/job-runs/{run_id}", answer=answers.Run)
+@routes.get("/api/job-runs/{run_id}", answer=RunSchema)
 def show(here: Here, run_id: Id) -> Response:
     """Show a run: its params, times, result or error."""
     return answer(run_json(_found(here, run_id)))
@@ -42,8 +42,8 @@ def _found(here: RequestContext, run_id: int) -> Run:
     return run
 
 
-@routes.post("/api/job-runs/{run_id}/retry", answer=answers.Job, status=201, creates=True)
-def retry(here: Here, run_id: Id, body: bodies.Retry | None = None) -> Response:
+@routes.post("/api/job-runs/{run_id}/retry", answer=JobSchema, status=201, creates=True)
+def retry(here: Here, run_id: Id, body: RetryBody | None = None) -> Response:
     """Retry a run as a new job, with its params or with others."""
     _found(here, run_id)
     retried: Response = jobs.retry(here, run_id, body)

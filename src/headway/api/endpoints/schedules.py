@@ -12,8 +12,26 @@ from headway.api.endpoints.executions import show_execution
 from headway.api.http.conditional import as_seen
 from headway.api.http.query import Cursor, Id, Limit, Text
 from headway.api.http.routing import Here, RequestContext, Routes, answer, etag
-from headway.api.schemas import answers, answers_groups, bodies, bodies_groups
-from headway.api.schemas.groups import execution_json, in_words, preview_json, schedule_json, tick_json
+from headway.api.schemas.common import Body, PageSchema
+from headway.api.schemas.groups import (
+    BackfilledSchema,
+    ExecutionSchema,
+    execution_json,
+    in_words,
+    preview_json,
+    schedule_json,
+    tick_json,
+)
+from headway.api.schemas.schedules import (
+    BackfillBody,
+    DisableBody,
+    RunBody,
+    ScheduleEditBody,
+    ScheduleSchema,
+    TickSchema,
+    TimesSchema,
+    WholeScheduleBody,
+)
 from headway.engine.client.client import Client
 from headway.errors import BadInput
 from headway.model.schedules.definition import FIELDS, Definition, Schedule
@@ -30,8 +48,8 @@ Count = Annotated[int, Query(ge=1, le=1_000, description="Number of times to lis
 # --- creating and editing -----------------------------------------------------------------------------------------
 
 
-@routes.post("/api/schedules", answer=answers_groups.Schedule, status=201, creates=True)
-def create(here: Here, body: bodies_groups.WholeSchedule) -> Response:
+@routes.post("/api/schedules", answer=ScheduleSchema, status=201, creates=True)
+def create(here: Here, body: WholeScheduleBody) -> Response:
     """Create a schedule.
 
     It first fires at its first time after now.
@@ -45,8 +63,8 @@ def create(here: Here, body: bodies_groups.WholeSchedule) -> Response:
     return here.make_once(work, lambda made: _shown(here, made, 201), body.model_dump())
 
 
-@routes.put("/api/schedules/{schedule_id}", answer=answers_groups.Schedule)
-def replace(here: Here, schedule_id: Id, body: bodies_groups.WholeSchedule) -> Response:
+@routes.put("/api/schedules/{schedule_id}", answer=ScheduleSchema)
+def replace(here: Here, schedule_id: Id, body: WholeScheduleBody) -> Response:
     """Replace the whole definition of a schedule.
 
     Existing jobs and executions do not change.
@@ -54,8 +72,8 @@ def replace(here: Here, schedule_id: Id, body: bodies_groups.WholeSchedule) -> R
     return _edit(here, schedule_id, {**dict.fromkeys(FIELDS), **body.definition(), "name": body.name}, body.enabled)
 
 
-@routes.patch("/api/schedules/{schedule_id}", answer=answers_groups.Schedule)
-def edit(here: Here, schedule_id: Id, body: bodies_groups.ScheduleEdit) -> Response:
+@routes.patch("/api/schedules/{schedule_id}", answer=ScheduleSchema)
+def edit(here: Here, schedule_id: Id, body: ScheduleEditBody) -> Response:
     """Edit a schedule; null removes a field.
 
     Existing jobs and executions do not change.
@@ -80,7 +98,7 @@ def _edit(here: RequestContext, schedule_id: int, changes: Mapping[str, Any], en
     return _shown(here, edited)
 
 
-@routes.delete("/api/schedules/{schedule_id}", answer=answers_groups.Schedule)
+@routes.delete("/api/schedules/{schedule_id}", answer=ScheduleSchema)
 def delete(here: Here, schedule_id: Id) -> Response:
     """Delete a schedule.
 
@@ -112,14 +130,14 @@ def _wire_names() -> Iterator[None]:
 # --- enabling and running -----------------------------------------------------------------------------------------
 
 
-@routes.post("/api/schedules/{schedule_id}/enable", answer=answers_groups.Schedule)
-def enable(here: Here, schedule_id: Id, body: bodies.Body | None = None) -> Response:
+@routes.post("/api/schedules/{schedule_id}/enable", answer=ScheduleSchema)
+def enable(here: Here, schedule_id: Id, body: Body | None = None) -> Response:
     """Enable a schedule; it fires from now on."""
     return _shown(here, here.client.schedules.enable(schedule_id))
 
 
-@routes.post("/api/schedules/{schedule_id}/disable", answer=answers_groups.Schedule)
-def disable(here: Here, schedule_id: Id, body: bodies_groups.Disable | None = None) -> Response:
+@routes.post("/api/schedules/{schedule_id}/disable", answer=ScheduleSchema)
+def disable(here: Here, schedule_id: Id, body: DisableBody | None = None) -> Response:
     """Disable a schedule.
 
     Executions in progress continue.
@@ -128,8 +146,8 @@ def disable(here: Here, schedule_id: Id, body: bodies_groups.Disable | None = No
     return _shown(here, here.client.schedules.disable(schedule_id, reason=reason))
 
 
-@routes.post("/api/schedules/{schedule_id}/reset", answer=answers_groups.Schedule, status=201)
-def reset(here: Here, schedule_id: Id, body: bodies.Body | None = None) -> Response:
+@routes.post("/api/schedules/{schedule_id}/reset", answer=ScheduleSchema, status=201)
+def reset(here: Here, schedule_id: Id, body: Body | None = None) -> Response:
     """Replace a schedule that is silent because a clock was ahead.
 
     A new schedule with the same definition starts now.
@@ -137,15 +155,13 @@ def reset(here: Here, schedule_id: Id, body: bodies.Body | None = None) -> Respo
     return _shown(here, here.client.schedules.reset(schedule_id), 201)
 
 
-@routes.post(
-    "/api/schedules/{schedule_id}/run", answer=answers_groups.Execution, status=201, creates=True, matches=True
-)
-def run(here: Here, schedule_id: Id, body: bodies_groups.Run | None = None) -> Response:
+@routes.post("/api/schedules/{schedule_id}/run", answer=ExecutionSchema, status=201, creates=True, matches=True)
+def run(here: Here, schedule_id: Id, body: RunBody | None = None) -> Response:
     """Run a schedule now, even if it is disabled.
 
     It answers 409 while an execution is active, unless forced.
     """
-    wish = body or bodies_groups.Run()
+    wish = body or RunBody()
 
     def work(client: Client) -> int:
         if (made := client.recall()) is not None:
@@ -162,12 +178,12 @@ def run(here: Here, schedule_id: Id, body: bodies_groups.Run | None = None) -> R
 
 @routes.post(
     "/api/schedules/{schedule_id}/backfill",
-    answer=answers_groups.Backfilled,
+    answer=BackfilledSchema,
     status=201,
     creates=True,
     also={200: "Nothing was created: a dry run, or every time in the range has fired"},
 )
-def backfill(here: Here, schedule_id: Id, body: bodies_groups.Backfill) -> Response:
+def backfill(here: Here, schedule_id: Id, body: BackfillBody) -> Response:
     """Create executions for past times that did not fire.
 
     They run one after another, the oldest first.
@@ -192,7 +208,7 @@ def backfill(here: Here, schedule_id: Id, body: bodies_groups.Backfill) -> Respo
 # --- reading ------------------------------------------------------------------------------------------------------
 
 
-@routes.get("/api/schedules", answer=answers.Page[answers_groups.Schedule])
+@routes.get("/api/schedules", answer=PageSchema[ScheduleSchema])
 def ls(here: Here, name: Text = None, limit: Limit = 50, cursor: Cursor = None) -> Response:
     """List schedules by name; `name` selects one."""
     with here.read() as tx:
@@ -204,7 +220,7 @@ def ls(here: Here, name: Text = None, limit: Limit = 50, cursor: Cursor = None) 
     return answer({"items": [schedule_json(schedule, numbers) for schedule in page.items], "next": page.next})
 
 
-@routes.get("/api/schedules/{schedule_id}", answer=answers_groups.Schedule)
+@routes.get("/api/schedules/{schedule_id}", answer=ScheduleSchema)
 def show(here: Here, schedule_id: Id) -> Response:
     """Show a schedule: its definition, next time and last execution."""
     with here.read() as tx:
@@ -221,7 +237,7 @@ def _shown(here: RequestContext, schedule: Schedule, status: int = 200) -> Respo
     return answer(schedule_json(schedule, numbers), status, **headers)
 
 
-@routes.get("/api/schedules/{schedule_id}/next", answer=answers_groups.Times)
+@routes.get("/api/schedules/{schedule_id}/next", answer=TimesSchema)
 def preview(here: Here, schedule_id: Id, count: Count = 5) -> Response:
     """List the next times of a schedule, in UTC and in local time."""
     with here.read() as tx:
@@ -231,7 +247,7 @@ def preview(here: Here, schedule_id: Id, count: Count = 5) -> Response:
     return answer({**about, "items": [preview_json(time) for time in found], "next": None})
 
 
-@routes.get("/api/schedules/{schedule_id}/ticks", answer=answers.Page[answers_groups.Tick])
+@routes.get("/api/schedules/{schedule_id}/ticks", answer=PageSchema[TickSchema])
 def ticks(here: Here, schedule_id: Id, limit: Limit = 50, cursor: Cursor = None) -> Response:
     """List the ticks of a schedule and their outcomes, the latest first."""
     with here.read() as tx:

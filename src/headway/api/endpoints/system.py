@@ -9,8 +9,17 @@ from fastapi import Query, Response
 from headway.api.endpoints.tasks import known_tasks
 from headway.api.http.query import LARGEST, JobId, Limit
 from headway.api.http.routing import Here, Routes, answer
-from headway.api.schemas import answers, answers_system
-from headway.api.schemas.system import log_json, overview_json, shown_worker_json, stats_json
+from headway.api.schemas.common import PageSchema
+from headway.api.schemas.system import (
+    LogSchema,
+    OverviewSchema,
+    StatsSchema,
+    TaskSchema,
+    log_json,
+    overview_json,
+    stats_json,
+)
+from headway.api.schemas.workers import WorkerSchema, worker_json
 from headway.engine.client.limits import lives
 from headway.engine.monitoring.overview import overview as look
 from headway.errors import BadInput
@@ -21,22 +30,22 @@ from headway.store.jobs import views as job_views
 routes = Routes("system")
 
 
-@routes.get("/api/tasks", answer=answers.Page[answers_system.Task])
+@routes.get("/api/tasks", answer=PageSchema[TaskSchema])
 def tasks(here: Here) -> Response:
     """List the tasks of this process and of all workers of the last 30 days."""
     return answer({"items": known_tasks(here), "next": None})
 
 
-@routes.get("/api/workers", answer=answers.Page[answers_system.Worker])
+@routes.get("/api/workers", answer=PageSchema[WorkerSchema])
 def workers(here: Here) -> Response:
     """List workers and their running jobs; workers that left are listed for an hour."""
     with here.look() as tx:
         own = None if here.visitor.system else worker_views.running_of(tx, here.tenant_id)
-        found = [shown_worker_json(worker, alive=lives(worker), own=own) for worker in worker_views.workers(tx)]
+        found = [worker_json(worker, alive=lives(worker), own=own) for worker in worker_views.workers(tx)]
     return answer({"items": found, "next": None})
 
 
-@routes.get("/api/overview", answer=answers_system.Overview)
+@routes.get("/api/overview", answer=OverviewSchema)
 def overview(here: Here, listed: Annotated[int, Query(ge=1, le=200)] = 10) -> Response:
     """Show an overview: a day's counts, workers, running, waiting and held jobs."""
     with here.look() as tx:
@@ -45,14 +54,14 @@ def overview(here: Here, listed: Annotated[int, Query(ge=1, le=200)] = 10) -> Re
     return answer(overview_json(seen, own))
 
 
-@routes.get("/api/stats", answer=answers_system.Stats)
+@routes.get("/api/stats", answer=StatsSchema)
 def stats(here: Here) -> Response:
     """Show statistics: jobs by state, throughput, waiting times and durations."""
     with here.look() as tx:
         return answer(stats_json(store_stats.stats(tx, here.tenant_id)))
 
 
-@routes.get("/api/jobs/{job_id}/logs", answer=answers_system.Log)
+@routes.get("/api/jobs/{job_id}/logs", answer=LogSchema)
 def logs(
     here: Here,
     job_id: JobId,

@@ -12,9 +12,9 @@ from headway.api.endpoints import jobs
 from headway.api.http.path_names import Name
 from headway.api.http.query import Cursor, JobFilters, JobId, Limit
 from headway.api.http.routing import Here, RequestContext, Routes, answer
-from headway.api.schemas import answers, answers_queue, bodies, bodies_queue
-from headway.api.schemas.jobs import job_json
-from headway.api.schemas.queue import target_json
+from headway.api.schemas.common import Body, PageSchema
+from headway.api.schemas.jobs import JobSchema, NewJobBody, ResolveBody, ResumeBody, RetryBody, job_json
+from headway.api.schemas.queue import PauseTargetBody, TargetSchema, target_json
 from headway.engine.client.client import Client
 from headway.errors import BadInput, NotFound
 from headway.model.queue.target import TargetView, check_paused
@@ -31,8 +31,8 @@ NAMED = "/api/targets/{name:path}"
 # These routes come before the targets themselves, because `{name:path}` matches the rest of any path.
 
 
-@routes.post(f"{NAMED}/jobs", answer=answers.Job, status=201, creates=True, also={200: "This job has the key already"})
-def create(here: Here, name: Name, body: bodies.NewJob) -> Response:
+@routes.post(f"{NAMED}/jobs", answer=JobSchema, status=201, creates=True, also={200: "This job has the key already"})
+def create(here: Here, name: Name, body: NewJobBody) -> Response:
     """Create a job on a target; the first job creates the target."""
     given = body.given()
     _check_same(given.pop("target", None), name)
@@ -47,7 +47,7 @@ def create(here: Here, name: Name, body: bodies.NewJob) -> Response:
     return here.make_once(work, render, body.model_dump())
 
 
-@routes.get(f"{NAMED}/jobs", answer=answers.Page[answers.Job])
+@routes.get(f"{NAMED}/jobs", answer=PageSchema[JobSchema])
 def ls_jobs(here: Here, name: Name, asked: JobFilters, limit: Limit = 50, cursor: Cursor = None) -> Response:
     """List the jobs on a target, the newest first."""
     _check_same(asked.filters.target, name)
@@ -69,35 +69,35 @@ def _check_on(here: RequestContext, name: str, job_id: int) -> None:
         raise NotFound(f"there is no job {job_id} on the target {name!r}")
 
 
-@routes.post(f"{NAMED}/jobs/{{job_id}}/retry", answer=answers.Job, status=201, creates=True)
-def retry(here: Here, name: Name, job_id: JobId, body: bodies.Retry | None = None) -> Response:
+@routes.post(f"{NAMED}/jobs/{{job_id}}/retry", answer=JobSchema, status=201, creates=True)
+def retry(here: Here, name: Name, job_id: JobId, body: RetryBody | None = None) -> Response:
     """Retry a failed job as a new job in its place."""
     _check_on(here, name, job_id)
     return jobs.retry(here, job_id, body)  # type: ignore[no-any-return]
 
 
-@routes.post(f"{NAMED}/jobs/{{job_id}}/resume", answer=answers.Job)
-def resume_job(here: Here, name: Name, job_id: JobId, body: bodies.Resume | None = None) -> Response:
+@routes.post(f"{NAMED}/jobs/{{job_id}}/resume", answer=JobSchema)
+def resume_job(here: Here, name: Name, job_id: JobId, body: ResumeBody | None = None) -> Response:
     """Resume a PAUSED or ERROR job, which keeps the target."""
     _check_on(here, name, job_id)
     return jobs.resume(here, job_id, body)  # type: ignore[no-any-return]
 
 
-@routes.post(f"{NAMED}/jobs/{{job_id}}/resolve", answer=answers.Job)
-def resolve(here: Here, name: Name, job_id: JobId, body: bodies.Resolve | None = None) -> Response:
+@routes.post(f"{NAMED}/jobs/{{job_id}}/resolve", answer=JobSchema)
+def resolve(here: Here, name: Name, job_id: JobId, body: ResolveBody | None = None) -> Response:
     """Complete a PAUSED or ERROR job with the given result, which frees the target."""
     _check_on(here, name, job_id)
     return jobs.resolve(here, job_id, body)  # type: ignore[no-any-return]
 
 
 def _plain(verb: str, summary: str) -> None:
-    def act(here: Here, name: Name, job_id: JobId, body: bodies.Body | None = None) -> Response:
+    def act(here: Here, name: Name, job_id: JobId, body: Body | None = None) -> Response:
         _check_on(here, name, job_id)
         getattr(here.client, verb)(job_id)
         return jobs.show_job(here, job_id)
 
     act.__name__, act.__doc__ = verb, summary
-    declare: Callable[[Any], Any] = routes.post(f"{NAMED}/jobs/{{job_id}}/{verb}", answer=answers.Job)
+    declare: Callable[[Any], Any] = routes.post(f"{NAMED}/jobs/{{job_id}}/{verb}", answer=JobSchema)
     declare(act)
 
 
@@ -109,7 +109,7 @@ _plain("release", "End the job that holds a target as FAILED, which frees the ta
 # --- targets ------------------------------------------------------------------------------------------------------
 
 
-@routes.get("/api/targets", answer=answers.Page[answers_queue.Target])
+@routes.get("/api/targets", answer=PageSchema[TargetSchema])
 def ls(
     here: Here,
     state: Annotated[list[str] | None, Query(description="free, busy, held, paused; also with commas")] = None,
@@ -124,23 +124,23 @@ def ls(
     return answer({"items": [target_json(view) for view in page.items], "next": page.next})
 
 
-@routes.post(f"{NAMED}/pause", answer=answers_queue.Target)
-def pause(here: Here, name: Name, body: bodies_queue.PauseTarget | None = None) -> Response:
+@routes.post(f"{NAMED}/pause", answer=TargetSchema)
+def pause(here: Here, name: Name, body: PauseTargetBody | None = None) -> Response:
     """Pause a target; the running job continues."""
     here.client.pause_target(name, note=body.note if body is not None else None)
     return answer(target_json(_shown(here, name)))
 
 
-@routes.post(f"{NAMED}/resume", answer=answers_queue.Target)
-def resume(here: Here, name: Name, body: bodies.Body | None = None) -> Response:
+@routes.post(f"{NAMED}/resume", answer=TargetSchema)
+def resume(here: Here, name: Name, body: Body | None = None) -> Response:
     """Resume a paused target."""
     check_paused(_shown(here, name))
     here.client.resume_target(name)
     return answer(target_json(_shown(here, name)))
 
 
-@routes.post(f"{NAMED}/release", answer=answers.Job)
-def release_holder(here: Here, name: Name, body: bodies.Body | None = None) -> Response:
+@routes.post(f"{NAMED}/release", answer=JobSchema)
+def release_holder(here: Here, name: Name, body: Body | None = None) -> Response:
     """End the PAUSED or ERROR job that holds a target as FAILED.
 
     The next job may start.
@@ -148,7 +148,7 @@ def release_holder(here: Here, name: Name, body: bodies.Body | None = None) -> R
     return jobs.show_job(here, here.client.release_target(name).id)
 
 
-@routes.get(NAMED, answer=answers_queue.Target)
+@routes.get(NAMED, answer=TargetSchema)
 def show(here: Here, name: Name) -> Response:
     """Show a target."""
     return answer(target_json(_shown(here, name)))

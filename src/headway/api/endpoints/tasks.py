@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.api.http.routing import RequestContext
-from headway.api.schemas.jobs import Json
+from headway.api.schemas.common import Json
 from headway.api.schemas.system import task_json
 from headway.engine.client.client import KNOWN_FOR
 from headway.model.access.permissions import Role

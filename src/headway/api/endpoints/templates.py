@@ -12,8 +12,8 @@ from fastapi import Query, Response
 from headway.api.http.conditional import as_seen
 from headway.api.http.query import Cursor, Id, Limit, Text
 from headway.api.http.routing import Here, RequestContext, Routes, answer, etag
-from headway.api.schemas import answers, answers_groups, bodies_groups
-from headway.api.schemas.groups import template_json
+from headway.api.schemas.common import PageSchema
+from headway.api.schemas.schedules import NewTemplateBody, TemplateEditBody, TemplateSchema, template_json
 from headway.engine.client.authority import check_task
 from headway.engine.client.client import Client
 from headway.model.templates import Template
@@ -24,8 +24,8 @@ routes = Routes("templates")
 Archived = Annotated[bool, Query(description="Include archived templates")]
 
 
-@routes.post("/api/job-templates", answer=answers_groups.Template, status=201, creates=True)
-def create(here: Here, body: bodies_groups.NewTemplate) -> Response:
+@routes.post("/api/job-templates", answer=TemplateSchema, status=201, creates=True)
+def create(here: Here, body: NewTemplateBody) -> Response:
     """Create a template: defaults for a task."""
 
     def work(client: Client) -> Template:
@@ -34,7 +34,7 @@ def create(here: Here, body: bodies_groups.NewTemplate) -> Response:
     return here.make_once(work, lambda made: _shown(here, made, 201), body.model_dump())
 
 
-@routes.get("/api/job-templates", answer=answers.Page[answers_groups.Template])
+@routes.get("/api/job-templates", answer=PageSchema[TemplateSchema])
 def ls(here: Here, name: Text = None, archived: Archived = False, limit: Limit = 50, cursor: Cursor = None) -> Response:
     """List templates, the oldest first.
 
@@ -49,15 +49,15 @@ def ls(here: Here, name: Text = None, archived: Archived = False, limit: Limit =
     return answer({"items": [template_json(template) for template in found[:limit]], "next": more})
 
 
-@routes.get("/api/job-templates/{template_id}", answer=answers_groups.Template)
+@routes.get("/api/job-templates/{template_id}", answer=TemplateSchema)
 def show(here: Here, template_id: Id) -> Response:
     """Show a template, archived or not."""
     with here.read() as tx:
         return _shown(here, templates.find(tx, here.tenant_id, template_id))
 
 
-@routes.patch("/api/job-templates/{template_id}", answer=answers_groups.Template)
-def edit(here: Here, template_id: Id, body: bodies_groups.TemplateEdit) -> Response:
+@routes.patch("/api/job-templates/{template_id}", answer=TemplateSchema)
+def edit(here: Here, template_id: Id, body: TemplateEditBody) -> Response:
     """Edit a template; null removes a field.
 
     Existing jobs and executions do not change.
@@ -73,7 +73,7 @@ def edit(here: Here, template_id: Id, body: bodies_groups.TemplateEdit) -> Respo
     return _shown(here, changed)
 
 
-@routes.delete("/api/job-templates/{template_id}", answer=answers_groups.Template)
+@routes.delete("/api/job-templates/{template_id}", answer=TemplateSchema)
 def archive(here: Here, template_id: Id) -> Response:
     """Archive a template; it creates no more jobs, and its name is free again."""
     archived = as_seen(

@@ -12,17 +12,16 @@ from fastapi import Response
 from headway.api.http.auth import names_tenant
 from headway.api.http.query import Cursor, Id, Limit
 from headway.api.http.routing import Here, RequestContext, Routes, answer
-from headway.api.schemas import answers, answers_system
-from headway.api.schemas import bodies_access as bodies
-from headway.api.schemas.access import made_json, token_json
+from headway.api.schemas.access import NewTokenBody, NewTokenSchema, TokenSchema, made_json, token_json
+from headway.api.schemas.common import PageSchema
 from headway.model.access.permissions import Role, Token, check_grant
 from headway.store.paging import make_cursor, read_cursor
 
 routes = Routes("tokens")
 
 
-@routes.post("/api/tokens", Role.ADMIN, answer=answers_system.NewToken, status=201, creates=True)
-def create(here: Here, body: bodies.NewToken) -> Response:
+@routes.post("/api/tokens", Role.ADMIN, answer=NewTokenSchema, status=201, creates=True)
+def create(here: Here, body: NewTokenBody) -> Response:
     """Create a token; its text is shown only once."""
     tenant = body.tenant if "tenant" in body.model_fields_set else here.visitor.tenant
     check_grant(here.visitor, tenant)
@@ -37,7 +36,7 @@ def create(here: Here, body: bodies.NewToken) -> Response:
     return here.make_once(work, render, body.model_dump(), hide=lambda made: (made[0], ""))
 
 
-@routes.get("/api/tokens", Role.ADMIN, answer=answers.Page[answers_system.Token])
+@routes.get("/api/tokens", Role.ADMIN, answer=PageSchema[TokenSchema])
 def ls(here: Here, limit: Limit = 50, cursor: Cursor = None) -> Response:
     """List tokens, the oldest first.
 
@@ -51,13 +50,13 @@ def ls(here: Here, limit: Limit = 50, cursor: Cursor = None) -> Response:
     return answer({"items": [token_json(token, now) for token in found[:limit]], "next": more})
 
 
-@routes.get("/api/tokens/{token_id}", Role.ADMIN, answer=answers_system.Token)
+@routes.get("/api/tokens/{token_id}", Role.ADMIN, answer=TokenSchema)
 def show(here: Here, token_id: Id) -> Response:
     """Show a token without its text."""
     return answer(token_json(here.client.tokens.get(token_id, everywhere=here.visitor.system), _now(here)))
 
 
-@routes.delete("/api/tokens/{token_id}", Role.ADMIN, answer=answers_system.Token, matches=False)
+@routes.delete("/api/tokens/{token_id}", Role.ADMIN, answer=TokenSchema, matches=False)
 def revoke(here: Here, token_id: Id) -> Response:
     """Revoke a token; it is refused from now on."""
     return answer(token_json(here.client.tokens.revoke(token_id, everywhere=here.visitor.system), _now(here)))

@@ -9,9 +9,20 @@ from fastapi import Query, Response
 
 from headway.api.http.query import Cursor, Id, JobId, Limit
 from headway.api.http.routing import Here, RequestContext, Routes, answer, etag
-from headway.api.schemas import answers, answers_system, bodies
-from headway.api.schemas import bodies_access as wished
-from headway.api.schemas.webhooks import delivery_json, endpoint_json, try_json
+from headway.api.schemas.common import Body, PageSchema
+from headway.api.schemas.webhooks import (
+    DeliverySchema,
+    DeliveryWithTriesSchema,
+    NewWebhookBody,
+    NewWebhookSchema,
+    RotateBody,
+    SecretSchema,
+    WebhookEditBody,
+    WebhookSchema,
+    delivery_json,
+    endpoint_json,
+    try_json,
+)
 from headway.engine.client.client import Client
 from headway.model.access.permissions import Role
 from headway.model.webhooks.webhook import Delivery, Endpoint
@@ -21,8 +32,8 @@ routes = Routes("webhooks")
 DeliveryStatus = Annotated[Literal["PENDING", "DELIVERED", "FAILED"] | None, Query()]
 
 
-@routes.post("/api/webhooks", Role.ADMIN, answer=answers_system.NewWebhook, status=201, creates=True)
-def create(here: Here, body: wished.NewWebhook) -> Response:
+@routes.post("/api/webhooks", Role.ADMIN, answer=NewWebhookSchema, status=201, creates=True)
+def create(here: Here, body: NewWebhookBody) -> Response:
     """Create a webhook that sends events to an address.
 
     The signing secret is shown only once.
@@ -42,7 +53,7 @@ def create(here: Here, body: wished.NewWebhook) -> Response:
     return here.make_once(work, render, body.model_dump(), hide=lambda made: (made[0], None))
 
 
-@routes.get("/api/webhooks", answer=answers.Page[answers_system.Webhook])
+@routes.get("/api/webhooks", answer=PageSchema[WebhookSchema])
 def ls(here: Here, limit: Limit = 50, cursor: Cursor = None) -> Response:
     """List webhooks, the oldest first."""
     after = 0 if cursor is None else read_cursor(cursor)
@@ -51,14 +62,14 @@ def ls(here: Here, limit: Limit = 50, cursor: Cursor = None) -> Response:
     return answer({"items": [endpoint_json(here.shown(endpoint)) for endpoint in found[:limit]], "next": more})
 
 
-@routes.get("/api/webhooks/secret", Role.ADMIN, answer=answers_system.Secret)
+@routes.get("/api/webhooks/secret", Role.ADMIN, answer=SecretSchema)
 def secret(here: Here) -> Response:
     """Show the secret that signs deliveries to the `webhook_url` of jobs."""
     return answer({"secret": here.client.webhooks.secret()})
 
 
-@routes.post("/api/webhooks/secret/rotate", Role.ADMIN, answer=answers_system.Secret)
-def rotate_secret(here: Here, body: bodies.Body | None = None) -> Response:
+@routes.post("/api/webhooks/secret/rotate", Role.ADMIN, answer=SecretSchema)
+def rotate_secret(here: Here, body: Body | None = None) -> Response:
     """Rotate the secret that signs deliveries to the `webhook_url` of jobs.
 
     The old secret signs too for one day.
@@ -66,28 +77,28 @@ def rotate_secret(here: Here, body: bodies.Body | None = None) -> Response:
     return answer({"secret": here.client.webhooks.rotate_secret()})
 
 
-@routes.get("/api/webhooks/{webhook_id}", answer=answers_system.Webhook)
+@routes.get("/api/webhooks/{webhook_id}", answer=WebhookSchema)
 def show(here: Here, webhook_id: Id) -> Response:
     """Show a webhook without its secret."""
     return _answer(here.shown(here.client.webhooks.get(webhook_id)))
 
 
-@routes.patch("/api/webhooks/{webhook_id}", Role.ADMIN, answer=answers_system.Webhook)
-def edit(here: Here, webhook_id: Id, body: wished.WebhookEdit) -> Response:
+@routes.patch("/api/webhooks/{webhook_id}", Role.ADMIN, answer=WebhookSchema)
+def edit(here: Here, webhook_id: Id, body: WebhookEditBody) -> Response:
     """Edit or disable a webhook."""
     changes = body.model_dump(exclude_unset=True)
     changes = {name: value for name, value in changes.items() if value is not None or name == "description"}
     return _answer(here.client.webhooks.edit(webhook_id, if_version=here.if_version, **changes))
 
 
-@routes.delete("/api/webhooks/{webhook_id}", Role.ADMIN, answer=answers_system.Webhook)
+@routes.delete("/api/webhooks/{webhook_id}", Role.ADMIN, answer=WebhookSchema)
 def delete(here: Here, webhook_id: Id) -> Response:
     """Delete a webhook; its pending deliveries are given up."""
     return _answer(here.client.webhooks.delete(webhook_id, if_version=here.if_version))
 
 
-@routes.post("/api/webhooks/{webhook_id}/rotate", Role.ADMIN, answer=answers_system.NewWebhook, matches=True)
-def rotate(here: Here, webhook_id: Id, body: wished.Rotate | None = None) -> Response:
+@routes.post("/api/webhooks/{webhook_id}/rotate", Role.ADMIN, answer=NewWebhookSchema, matches=True)
+def rotate(here: Here, webhook_id: Id, body: RotateBody | None = None) -> Response:
     """Rotate the secret of a webhook; it is shown only once.
 
     The old secret signs too for one day. Send `If-Match`, so that a repeated request does not rotate twice: a second
@@ -97,8 +108,8 @@ def rotate(here: Here, webhook_id: Id, body: wished.Rotate | None = None) -> Res
     return answer(endpoint_json(endpoint, secret=True), ETag=etag(endpoint.version))
 
 
-@routes.post("/api/webhooks/{webhook_id}/test", Role.ADMIN, answer=answers_system.Delivery, status=201, creates=True)
-def send_test(here: Here, webhook_id: Id, body: bodies.Body | None = None) -> Response:
+@routes.post("/api/webhooks/{webhook_id}/test", Role.ADMIN, answer=DeliverySchema, status=201, creates=True)
+def send_test(here: Here, webhook_id: Id, body: Body | None = None) -> Response:
     """Send a `webhook.test` event to a webhook."""
     return here.make_once(lambda client: client.webhooks.test(webhook_id), partial(_made, here))
 
@@ -110,7 +121,7 @@ def _answer(endpoint: Endpoint) -> Response:
 # --- deliveries ---------------------------------------------------------------------------------------------------
 
 
-@routes.get("/api/webhooks/{webhook_id}/deliveries", answer=answers.Page[answers_system.Delivery])
+@routes.get("/api/webhooks/{webhook_id}/deliveries", answer=PageSchema[DeliverySchema])
 def of_webhook(
     here: Here, webhook_id: Id, status: DeliveryStatus = None, limit: Limit = 50, cursor: Cursor = None
 ) -> Response:
@@ -118,7 +129,7 @@ def of_webhook(
     return _page(here, webhook=webhook_id, status=status, limit=limit, cursor=cursor)
 
 
-@routes.get("/api/jobs/{job_id}/deliveries", answer=answers.Page[answers_system.Delivery])
+@routes.get("/api/jobs/{job_id}/deliveries", answer=PageSchema[DeliverySchema])
 def of_job(
     here: Here, job_id: JobId, status: DeliveryStatus = None, limit: Limit = 50, cursor: Cursor = None
 ) -> Response:
@@ -131,7 +142,7 @@ def _page(here: RequestContext, **asked: Any) -> Response:
     return answer({"items": [delivery_json(here.shown(delivery)) for delivery in page.items], "next": page.next})
 
 
-@routes.get("/api/deliveries/{delivery_id}", answer=answers_system.DeliveryWithTries)
+@routes.get("/api/deliveries/{delivery_id}", answer=DeliveryWithTriesSchema)
 def show_delivery(here: Here, delivery_id: Id) -> Response:
     """Show a delivery with its attempts."""
     delivery = here.shown(here.client.webhooks.delivery(delivery_id))
@@ -139,8 +150,8 @@ def show_delivery(here: Here, delivery_id: Id) -> Response:
     return answer({**delivery_json(delivery), "body": delivery.body, "attempts": tries})
 
 
-@routes.post("/api/deliveries/{delivery_id}/replay", answer=answers_system.Delivery, status=201, creates=True)
-def replay(here: Here, delivery_id: Id, body: bodies.Body | None = None) -> Response:
+@routes.post("/api/deliveries/{delivery_id}/replay", answer=DeliverySchema, status=201, creates=True)
+def replay(here: Here, delivery_id: Id, body: Body | None = None) -> Response:
     """Send the message of a delivery again, as a new delivery."""
     return here.make_once(lambda client: client.webhooks.replay(delivery_id), partial(_made, here))
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Path, Query
 
-from headway.api.schemas import bodies
+from headway.api.schemas.jobs import JobFilterBody
 from headway.model.jobs.filter import JobFilter
 
 LARGEST = (1 << 63) - 1
@@ -38,11 +38,11 @@ def _asked(
     q: Annotated[str | None, Query(max_length=300, description="In task, key, reason and error")] = None,
 ) -> JobFilterQuery:
     given: dict[str, Any] = {name: value for name, value in locals().items() if value is not None}
-    return JobFilterQuery(filters_of(bodies.JobFilter(**given)))
+    return JobFilterQuery(filters_of(JobFilterBody(**given)))
 
 
 JobFilters = Annotated[JobFilterQuery, Depends(_asked)]
 
 
-def filters_of(asked: bodies.JobFilter) -> JobFilter:
+def filters_of(asked: JobFilterBody) -> JobFilter:
     return JobFilter.from_query(asked.model_dump())

@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute
 
 from headway import errors
 from headway.api.http.problems import MEDIA_TYPE, BadBody
-from headway.api.schemas import answers
+from headway.api.schemas.common import ProblemSchema
 from headway.api.service import Service
 from headway.engine import tracing
 from headway.engine.client.client import Client
@@ -405,4 +405,4 @@ def _responses(route: RouteSpec) -> dict[int | str, dict[str, Any]]:
     return responses
 
 
-_PROBLEM_CONTENT = {MEDIA_TYPE: {"schema": {"$ref": f"#/components/schemas/{answers.Problem.__name__}"}}}
+_PROBLEM_CONTENT = {MEDIA_TYPE: {"schema": {"$ref": f"#/components/schemas/{ProblemSchema.__name__}"}}}

@@ -15,7 +15,7 @@ from headway.api.http.path_names import Name
 from headway.api.http.problems import problem
 from headway.api.http.routing import Here, RequestContext, Routes, answer
 from headway.api.legacy import schemas as wire
-from headway.api.schemas import bodies
+from headway.api.schemas.jobs import NewJobBody
 from headway.engine.client.authority import check_task
 from headway.engine.client.client import Client
 from headway.engine.tasks.task import make_job
@@ -202,7 +202,7 @@ def _target_job(here: RequestContext, name: str, job_id: int, status: int = 200)
     return _deprecated(wire.target_job_json(view), here.address(f"/api/targets/{quote(name, safe='')}/jobs"), status)
 
 
-def create_on_target(here: Here, name: Name, body: bodies.NewJob) -> Response:
+def create_on_target(here: Here, name: Name, body: NewJobBody) -> Response:
     """Create a job on a target."""
 
     def work(client: Client) -> Any:

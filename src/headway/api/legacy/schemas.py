@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
-from headway.api.schemas.bodies import Body
-from headway.api.schemas.jobs import Json, time_or_none
+from headway.api.schemas.common import Body, Json, time_or_none
 from headway.model.jobs.states import State
 from headway.store.jobs.views import JobView
 from headway.store.workers import worker_name

@@ -1,168 +1,148 @@
-"""Groups, executions, schedules, ticks and templates as JSON of the API."""
+"""The JSON of groups, executions and their steps, and the bodies about groups."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from typing import Annotated, Literal
 
-from headway.api.schemas.jobs import Json, actor_json, time_or_none
-from headway.engine.client.schedules import Preview
-from headway.model.schedules import cron
-from headway.model.schedules.definition import Definition, Schedule, Tick
-from headway.model.templates import FIELDS, Template
-from headway.model.values.json import duration_text, instant_text
+from pydantic import ConfigDict, Field
+from typing_extensions import TypedDict
+
+from headway.api.schemas.common import (
+    ActorSchema,
+    Body,
+    Counts,
+    Instant,
+    Json,
+    Mode,
+    Name,
+    Reader,
+    Schema,
+    Status,
+    actor_json,
+    strict,
+    time_or_none,
+)
+from headway.api.schemas.jobs import MemberBody
+
+# The command line and the pages import these from here.
+from headway.api.schemas.schedules import STORY
+from headway.api.schemas.schedules import in_words as in_words
+from headway.api.schemas.schedules import preview_json as preview_json
+from headway.api.schemas.schedules import schedule_json as schedule_json
+from headway.api.schemas.schedules import template_json as template_json
+from headway.api.schemas.schedules import tick_json as tick_json
 from headway.store.groups.views import GroupView, StepView
-from headway.text.cron import sentence
+
+_step, _view = Reader[StepView](), Reader[GroupView]()
 
 
-def step_json(step: StepView) -> Json:
-    """Returns a step with the state of its last job."""
-    return {
-        "step": step.step,
-        "stage": step.stage,
-        "task": step.task,
-        "job_id": step.job_id,
-        "status": step.status.name,
-        "attempt": step.attempt,
-        "started_at": time_or_none(step.started_at),
-        "finished_at": time_or_none(step.finished_at),
-        "reason": step.reason,
-        "error": step.error,
-        "continue_on_failure": step.tolerated,
-        "linked": step.linked,
-    }
+class StepSchema(Schema[StepView]):
+    """A step with the state of its last job.
+
+    `linked` steps succeeded in the retried execution or group.
+    """
+
+    step: str = _step(lambda step: step.step)
+    stage: int = _step(lambda step: step.stage)
+    task: str = _step(lambda step: step.task)
+    job_id: int = _step(lambda step: step.job_id)
+    status: Status = _step.literal(lambda step: step.status.name)
+    attempt: int = _step(lambda step: step.attempt)
+    started_at: Instant | None = _step(lambda step: time_or_none(step.started_at))
+    finished_at: Instant | None = _step(lambda step: time_or_none(step.finished_at))
+    reason: str | None = _step(lambda step: step.reason)
+    error: str | None = _step(lambda step: step.error)
+    continue_on_failure: bool = _step(lambda step: step.tolerated)
+    linked: bool = _step(lambda step: step.linked)
+
+
+class _MembersSchema(Schema[GroupView]):
+    """`failed` lists the failed steps, at most the first few."""
+
+    held_by: list[StepSchema] = _view(lambda view: list(map(StepSchema.of, view.held_by)))
+    failed: list[StepSchema] = _view(lambda view: list(map(StepSchema.of, view.failed)))
+    counts: Counts = _view(lambda view: view.counts)
+    retry_of: int | None = _view(lambda view: view.group.retry_of)
+    created_at: Instant = _view.literal(lambda view: time_or_none(view.group.created_at))
+    started_at: Instant | None = _view(lambda view: time_or_none(view.started_at))
+    finished_at: Instant | None = _view(lambda view: time_or_none(view.group.finished_at))
+    created_by: ActorSchema = _view(lambda view: actor_json(view.group.created_by))
+    cancelled_by: ActorSchema | None = _view(
+        lambda view: actor_json(view.group.cancelled_by) if view.group.cancelled_by else None
+    )
+
+
+class GroupSchema(_MembersSchema):
+    group_id: int = _view(lambda view: view.group.id)
+    name: str = _view(lambda view: view.group.name)
+    mode: Mode = _view.literal(lambda view: view.group.mode)
+    on_failure: str = _view(lambda view: view.group.on_failure)
+    status: Literal["RUNNING", "COMPLETED", "PARTIAL", "CANCELLED"] = _view.literal(lambda view: view.group.status)
+    stage: int = _view(lambda view: view.group.stage)
+    stages: int = _view(lambda view: view.group.stages)
+
+
+class GroupWithStepsSchema(GroupSchema):
+    steps: list[StepSchema]
+
+
+class ExecutionSchema(_MembersSchema):
+    """`after` is the execution that must end before this one starts."""
+
+    execution_id: int = _view(lambda view: view.group.id)
+    schedule_id: int | None = _view(lambda view: view.group.schedule_id)
+    name: str = _view(lambda view: view.group.name)
+    kind: Literal["tick", "manual", "backfill", "retry"] = _view.literal(lambda view: view.group.reason)
+    nominal_at: Instant | None = _view(lambda view: time_or_none(view.group.nominal_at))
+    on_failure: str = _view(lambda view: view.group.on_failure)
+    status: Literal["IN_PROGRESS", "COMPLETED", "FAILED", "CANCELLED"] = _view.literal(lambda view: view.group.status)
+    current_stage: int = _view(lambda view: view.group.stage)
+    stages: int = _view(lambda view: view.group.stages)
+    error: str | None = _view(lambda view: view.group.error)
+    after: int | None = _view(
+        lambda view: view.group.after_id if view.group.stage < 0 and view.group.finished_at is None else None
+    )
+    steps: list[StepSchema]
+
+
+@strict
+class BackfilledSchema(TypedDict):
+    """The nominal times that had not fired, and their executions.
+
+    A dry run creates none.
+    """
+
+    times: list[Instant]
+    items: list[ExecutionSchema]
+    next: None
 
 
 def group_json(view: GroupView, *, steps: bool = False) -> Json:
-    """**Group** of the API."""
-    group = view.group
-    return {
-        "group_id": group.id,
-        "name": group.name,
-        "mode": group.mode,
-        "on_failure": group.on_failure,
-        "status": group.status,
-        "stage": group.stage,
-        "stages": group.stages,
-        **_common(view, steps=steps),
-    }
+    made: Json = GroupSchema.of(view, **_steps(view, steps))
+    return made
 
 
 def execution_json(view: GroupView, *, steps: bool = False) -> Json:
-    """**Execution** of the API."""
-    group = view.group
-    return {
-        "execution_id": group.id,
-        "schedule_id": group.schedule_id,
-        "name": group.name,
-        "kind": group.reason,
-        "nominal_at": time_or_none(group.nominal_at),
-        "on_failure": group.on_failure,
-        "status": group.status,
-        "current_stage": group.stage,
-        "stages": group.stages,
-        "error": group.error,
-        "after": group.after_id if group.stage < 0 and group.finished_at is None else None,
-        **_common(view, steps=steps),
-    }
+    made: Json = ExecutionSchema.of(view, **_steps(view, steps))
+    return made
 
 
-def _common(view: GroupView, *, steps: bool) -> Json:
-    group = view.group
-    return {
-        "held_by": [step_json(step) for step in view.held_by],
-        "failed": [step_json(step) for step in view.failed],
-        "counts": view.counts,
-        "retry_of": group.retry_of,
-        "created_at": time_or_none(group.created_at),
-        "started_at": time_or_none(view.started_at),
-        "finished_at": time_or_none(group.finished_at),
-        "created_by": actor_json(group.created_by),
-        "cancelled_by": actor_json(group.cancelled_by) if group.cancelled_by else None,
-        **({"steps": [step_json(step) for step in view.steps]} if steps else {}),
-    }
+def _steps(view: GroupView, wanted: bool) -> Json:
+    return {"steps": list(map(StepSchema.of, view.steps))} if wanted else {}
 
 
-def in_words(definition: Definition) -> str:
-    """Describes in words when a schedule fires."""
-    if definition.cron is not None:
-        return sentence(cron.parse(definition.cron), definition.timezone)
-    if definition.interval is not None:
-        return f"every {duration_text(definition.interval)}"
-    if len(definition.times) == 1:
-        return f"once, at {instant_text(definition.times[0])}"
-    return f"at {len(definition.times)} given times"
+# --- bodies -------------------------------------------------------------------------------------------------------
 
 
-def schedule_json(schedule: Schedule, templates: Mapping[str, int] | None = None) -> Json:
-    """**Schedule** of the API. `templates` maps the template names in it to ids."""
-    # A definition that only a newer version can read is shown as stored, so that a list does not fail.
-    facts: Json = schedule.parsed.facts() if schedule.readable else json.loads(schedule.definition)
-    numbers = {**(templates or {}), **schedule.bound}
-    steps = facts.get("steps")
-    return {
-        "schedule_id": schedule.id,
-        "name": schedule.name,
-        "enabled": bool(schedule.enabled),
-        **{name: facts.get(name) for name in ("cron", "interval", "times", "timezone")},
-        "params": facts.get("params", {}),
-        "template": facts.get("template"),
-        "template_id": _number(facts.get("template"), numbers),
-        "steps": None if steps is None else [_step_wish(step, numbers) for step in steps],
-        **{
-            name: facts.get(name)
-            for name in ("on_failure", "overlap", "catch_up", "window", "cap", "jitter", "start", "end", "note")
-        },
-        "origin": schedule.origin,
-        "last_run_at": time_or_none(schedule.last_run_at),
-        "next_run_at": time_or_none(schedule.next_at),
-        "sentence": in_words(schedule.parsed) if schedule.readable else "at times that this version cannot read",
-        "created_at": time_or_none(schedule.created_at),
-        "created_by": actor_json(schedule.created_by),
-        "version": schedule.version,
-    }
+class NewGroupBody(Body):
+    """Jobs created together in one transaction."""
 
-
-def _number(template: object, numbers: Mapping[str, int]) -> object:
-    return numbers.get(template) if isinstance(template, str) else template
-
-
-def _step_wish(step: Json, numbers: Mapping[str, int]) -> Json:
-    if "template" not in step:
-        return step
-    return {**step, "template_id": _number(step["template"], numbers)}
-
-
-def tick_json(tick: Tick) -> Json:
-    """**Tick** of the API."""
-    return {
-        "schedule_id": tick.schedule_id,
-        "nominal_at": instant_text(tick.nominal_at),
-        "until": instant_text(tick.until),
-        "count": tick.count,
-        "outcome": tick.outcome,
-        "reason": tick.reason,
-        "execution_id": tick.execution_id,
-        "decided_at": instant_text(tick.decided_at),
-    }
-
-
-def preview_json(preview: Preview) -> Json:
-    return {"at": instant_text(preview.at), "local": preview.local, "note": preview.note}
-
-
-def template_json(template: Template) -> Json:
-    """**Template** of the API."""
-    fields = template.fields
-    return {
-        "template_id": template.id,
-        "name": template.name,
-        "task": template.task,
-        "params": template.params,
-        **{name: fields.get(name) for name in FIELDS if name not in ("params", "open_params")},
-        "open_params": list(template.open_params),
-        "archived_at": time_or_none(template.archived_at),
-        "created_at": time_or_none(template.created_at),
-        "created_by": actor_json(template.created_by),
-        "version": template.version,
-    }
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"name": "nightly", "mode": "sequential", "on_failure": "stop", "jobs": [STORY]}]
+        }
+    )
+    jobs: Annotated[list[MemberBody], Field(min_length=1, max_length=1_000)]
+    name: Name | None = None
+    mode: Mode = "sequential"
+    on_failure: Annotated[Name, Field(description="stop, continue or skip")] | None = None

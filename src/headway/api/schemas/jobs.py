@@ -1,4 +1,4 @@
-"""Jobs, runs, workers and events as JSON of the API.
+"""The JSON of jobs, runs, events, log lines and explanations, and the bodies about jobs.
 
 `queue_status` is for clients that know three states. QUEUED is any job that does not run and has not ended (WAITING,
 SCHEDULED, QUEUED, PAUSED, ERROR). RUNNING has a live claim. CANCELLED is CANCELLED. For any other ended job it is null,
@@ -8,28 +8,77 @@ and `outcome` is the status of its run, or SKIPPED for a job that never ran.
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Annotated, Any, Literal
 
+from pydantic import ConfigDict, Field, model_validator
+from typing_extensions import TypedDict
+
+from headway.api.schemas.common import (
+    ActorSchema,
+    AnyJson,
+    Body,
+    Budget,
+    FailureName,
+    GivenDuration,
+    GivenInstant,
+    Id,
+    Instant,
+    Name,
+    Outcome,
+    Params,
+    Priority,
+    Reader,
+    Schema,
+    Status,
+    actor_json,
+    strict,
+    time_or_none,
+)
+from headway.api.schemas.common import Json as Json  # the command line imports these two from here
+from headway.api.schemas.workers import worker_json as worker_json
 from headway.model.event import Event
 from headway.model.explain.blockers import Blocker, Explanation
 from headway.model.explain.forecast import Estimate
-from headway.model.jobs.job import Actor, Options, Run
+from headway.model.jobs.job import Options, Run
 from headway.model.jobs.states import State
 from headway.model.values.json import instant_text
 from headway.store.jobs.views import JobView, LogLine, WorkReport
-from headway.store.worker_views import WorkerView
 from headway.store.workers import worker_name
 
-Json = dict[str, Any]
+# --- runs ---------------------------------------------------------------------------------------------------------
+
+_run = Reader[Run]()
 
 
-def time_or_none(instant: int | None) -> str | None:
-    return None if instant is None else instant_text(instant)
+class RunSchema(Schema[Run]):
+    run_id: int = _run(lambda run: run.job_id)  # a run has the id of its job
+    job_id: int = _run(lambda run: run.job_id)
+    task: str = _run(lambda run: run.task)
+    status: Outcome | None = _run.literal(lambda run: run.status.name if run.status is not None else None)
+    params_snapshot: dict[str, AnyJson] = _run(lambda run: json.loads(run.params))
+    started_at: Instant | None = _run(lambda run: time_or_none(run.started_at))
+    finished_at: Instant | None = _run(lambda run: time_or_none(run.finished_at))
+    exit_code: int | None = _run(lambda run: run.exit_code)
+    error: str | None = _run(lambda run: run.error)
+    failure_kind: FailureName | None = _run.literal(lambda run: run.failure_kind.value if run.failure_kind else None)
+    artifacts: list[AnyJson] = _run(lambda run: json.loads(run.artifacts) if run.artifacts else [])
+    result: AnyJson = _run(lambda run: json.loads(run.result) if run.result else None)
 
 
-def actor_json(text: str) -> Json:
-    actor = Actor.parse(text)
-    return {"type": actor.type, "id": actor.id, "name": actor.name}
+# --- jobs ---------------------------------------------------------------------------------------------------------
+
+_report, _job = Reader[WorkReport](), Reader[JobView]()
+# The jobs of a task mostly share one text.
+_options = lru_cache(maxsize=256)(Options.parse)
+
+
+class ProgressSchema(Schema[WorkReport]):
+    done: float = _report.literal(lambda report: report.done)
+    total: float | None = _report(lambda report: report.total)
+    label: str | None = _report(lambda report: report.label)
+    at: Instant = _report(lambda report: instant_text(report.at))
 
 
 def queue_status(state: State) -> str | None:
@@ -44,149 +93,298 @@ def outcome(view: JobView) -> str | None:
     return State.SKIPPED.name if view.job.status is State.SKIPPED else None
 
 
-def job_json(view: JobView) -> Json:
-    """**Job** of the API."""
-    job, options = view.job, Options.parse(view.job.options)
-    left = 0 if job.status.terminal else max(0, options.retry.max_attempts - view.retries_used)
-    return {
-        "job_id": job.id,
-        "task": job.task,
-        "params": json.loads(job.params),
-        "status": job.status.name,
-        "queue_status": queue_status(job.status),
-        "outcome": outcome(view),
-        "priority": job.priority,
-        "position": job.position,
-        "rank": view.rank,
-        "target": view.target,
-        "resources": list(options.resources),
-        "template_id": job.template_id,
-        **_plan(view),
-        "stage": job.stage,
-        "step": job.step,
-        "retry_of": job.retry_of,
-        "attempt": job.attempt,
-        "retries_remaining": left,
-        "exhausted": bool(job.exhausted),
-        "not_before": time_or_none(job.not_before),
-        "key": job.key,
-        "reason": job.reason,
-        "stop_requested": job.stop.value if job.stop else None,
-        "created_at": time_or_none(job.created_at),
-        "queued_at": time_or_none(job.queued_at),
-        "started_at": time_or_none(job.started_at),
-        "finished_at": time_or_none(job.finished_at),
-        "created_by": actor_json(job.created_by),
-        "progress": _progress(view.report),
-        "meters": view.report.spent if view.report else {},
-        "budget": dict(options.budget),
-        "expires_at": time_or_none(job.expires_at),
-        "failure_kind": job.failure_kind.value if job.failure_kind else None,
-        "lease_owner": worker_name(job.worker_id) if job.worker_id is not None else None,
-        "lease_expires_at": time_or_none(view.lease_until),
-        "version": job.version,
-        "run": run_json(view.run) if view.run is not None else None,
-    }
+def _is_in_execution(view: JobView) -> bool:
+    """An execution is not shown as a group."""
+    return view.group is not None and view.group.kind == "execution"
 
 
-def _plan(view: JobView) -> Json:
-    """Returns the ids of schedule, execution and group.
+def _retries_remaining(view: JobView) -> int:
+    if view.job.status.terminal:
+        return 0
+    return max(0, _options(view.job.options).retry.max_attempts - view.retries_used)
 
-    An execution is not shown as a group.
+
+def _progress(report: WorkReport | None) -> Any:
+    return None if report is None or report.done is None else ProgressSchema.of(report)
+
+
+class JobSchema(Schema[JobView]):
+    job_id: int = _job(lambda view: view.job.id)
+    task: str = _job(lambda view: view.job.task)
+    params: dict[str, AnyJson] = _job(lambda view: json.loads(view.job.params))
+    status: Status = _job.literal(lambda view: view.job.status.name)
+    queue_status: Literal["QUEUED", "RUNNING", "CANCELLED"] | None = _job.literal(
+        lambda view: queue_status(view.job.status)
+    )
+    outcome: Outcome | None = _job.literal(lambda view: outcome(view))
+    priority: int = _job(lambda view: view.job.priority)
+    position: int = _job(lambda view: view.job.position)
+    rank: int | None = _job(lambda view: view.rank)
+    target: str | None = _job(lambda view: view.target)
+    resources: list[str] = _job(lambda view: list(_options(view.job.options).resources))
+    template_id: int | None = _job(lambda view: view.job.template_id)
+    schedule_id: int | None = _job(lambda view: view.group.schedule_id if view.group is not None else None)
+    execution_id: int | None = _job(lambda view: view.job.group_id if _is_in_execution(view) else None)
+    group_id: int | None = _job(lambda view: None if _is_in_execution(view) else view.job.group_id)
+    stage: int | None = _job(lambda view: view.job.stage)
+    step: str | None = _job(lambda view: view.job.step)
+    retry_of: int | None = _job(lambda view: view.job.retry_of)
+    attempt: int = _job(lambda view: view.job.attempt)
+    retries_remaining: int = _job(_retries_remaining)
+    exhausted: bool = _job(lambda view: bool(view.job.exhausted))
+    not_before: Instant | None = _job(lambda view: time_or_none(view.job.not_before))
+    key: str | None = _job(lambda view: view.job.key)
+    reason: str | None = _job(lambda view: view.job.reason)
+    stop_requested: Literal["cancel", "interrupt"] | None = _job.literal(
+        lambda view: view.job.stop.value if view.job.stop else None
+    )
+    created_at: Instant = _job(lambda view: instant_text(view.job.created_at))
+    queued_at: Instant | None = _job(lambda view: time_or_none(view.job.queued_at))
+    started_at: Instant | None = _job(lambda view: time_or_none(view.job.started_at))
+    finished_at: Instant | None = _job(lambda view: time_or_none(view.job.finished_at))
+    created_by: ActorSchema = _job(lambda view: actor_json(view.job.created_by))
+    progress: ProgressSchema | None = _job(lambda view: _progress(view.report))
+    meters: dict[str, float] = _job(lambda view: view.report.spent if view.report else {})
+    budget: dict[str, float] = _job(lambda view: dict(_options(view.job.options).budget))
+    expires_at: Instant | None = _job(lambda view: time_or_none(view.job.expires_at))
+    failure_kind: FailureName | None = _job.literal(
+        lambda view: view.job.failure_kind.value if view.job.failure_kind else None
+    )
+    lease_owner: str | None = _job(
+        lambda view: worker_name(view.job.worker_id) if view.job.worker_id is not None else None
+    )
+    lease_expires_at: Instant | None = _job(lambda view: time_or_none(view.lease_until))
+    version: int = _job(lambda view: view.job.version)
+    run: RunSchema | None = _job(lambda view: RunSchema.of(view.run) if view.run is not None else None)
+
+
+# --- why a job waits ----------------------------------------------------------------------------------------------
+
+BlockerKind = Literal[
+    "status",
+    "not_before",
+    "lane",
+    "target_held",
+    "target_busy",
+    "resource",
+    "reservation",
+    "stage",
+    "paused",
+    "no_worker",
+    "behind",
+]
+_blocker, _estimate, _explanation = Reader[Blocker](), Reader[Estimate](), Reader[Explanation]()
+
+
+class BlockerSchema(Schema[Blocker]):
+    kind: BlockerKind = _blocker.literal(lambda blocker: blocker.kind)
+    detail: str = _blocker(lambda blocker: blocker.detail)
+    by: AnyJson = _blocker(lambda blocker: blocker.by)
+    since: Instant | None = _blocker(lambda blocker: time_or_none(blocker.since))
+    until: Instant | None = _blocker(lambda blocker: time_or_none(blocker.until))
+
+
+class QueuedJobSchema(JobSchema):
+    blockers: list[BlockerSchema]
+
+
+class StartEstimateSchema(Schema[Estimate]):
+    p50: Instant = _estimate(lambda estimate: instant_text(estimate.p50))
+    p90: Instant = _estimate(lambda estimate: instant_text(estimate.p90))
+
+
+class ExplanationSchema(Schema[Explanation]):
+    job_id: int = _explanation(lambda explained: explained.job_id)
+    status: Status = _explanation.literal(lambda explained: explained.status)
+    rank: int | None = _explanation(lambda explained: explained.rank)
+    blockers: list[BlockerSchema] = _explanation(lambda explained: list(map(BlockerSchema.of, explained.blockers)))
+    start_estimate: StartEstimateSchema | None = _explanation(
+        lambda explained: None if explained.start_estimate is None else StartEstimateSchema.of(explained.start_estimate)
+    )
+
+
+# --- events and logs ----------------------------------------------------------------------------------------------
+
+_event, _line = Reader[Event](), Reader[LogLine]()
+
+
+class EventSchema(Schema[Event]):
+    event_id: int = _event(lambda event: event.id)
+    kind: str = _event(lambda event: event.kind)
+    thing: str = _event(lambda event: event.thing)
+    thing_id: int = _event(lambda event: event.thing_id)
+    version: int = _event(lambda event: event.version)
+    # The state of the job after the event.
+    status: Status | None = _event.literal(lambda event: State(event.status).name if event.status is not None else None)
+    at: Instant = _event(lambda event: instant_text(event.at))
+    actor: ActorSchema = _event(lambda event: actor_json(event.actor))
+    fence: int | None = _event(lambda event: event.fence)
+    data: AnyJson = _event(lambda event: json.loads(event.data) if event.data else None)
+
+
+class LineSchema(Schema[LogLine]):
+    at: Instant = _line(lambda line: instant_text(line.at))
+    level: str = _line(lambda line: line.level)
+    message: str = _line(lambda line: line.message)
+
+
+# --- many jobs ----------------------------------------------------------------------------------------------------
+
+
+@strict
+class BatchSchema(TypedDict):
+    group_id: int | None
+    items: list[JobSchema]
+
+
+@strict
+class RefusedJobSchema(TypedDict):
+    job_id: int
+    code: str
+    detail: str
+
+
+@strict
+class BulkSchema(TypedDict):
+    matched: int
+    changed: list[int]
+    refused: list[RefusedJobSchema]
+
+
+# --- bodies -------------------------------------------------------------------------------------------------------
+
+
+class RetryPolicyBody(Body):
+    max_attempts: Annotated[int, Field(strict=True, ge=0, le=1_000_000)] | None = None
+    base_delay: GivenDuration | None = None
+    max_delay: GivenDuration | None = None
+    jitter: Annotated[float, Field(ge=0, le=1)] | None = None
+
+
+class JobOptionsBody(Body):
+    params: Params | None = None
+    priority: Priority | None = None
+    target: Name | None = None
+    resources: list[Name] | None = None
+    timeout: GivenDuration | None = None
+    retry_policy: RetryPolicyBody | None = None
+    budget: Budget | None = None
+    on_lost: Literal["retry", "hold", "fail"] | None = None
+    on_error: Literal["hold", "fail"] | None = None
+
+
+class NewJobBody(JobOptionsBody):
+    """A new job, from a task or from a template."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"task": "story.generate", "params": {"topic": "fog"}, "priority": 5}]}
+    )
+    task: Name | None = None
+    template_id: Id | None = None
+    delay: GivenDuration | None = None
+    not_before: GivenInstant | None = None
+    key: Name | None = None
+    hold: bool | None = None
+    expires_at: GivenInstant | None = None
+    webhook_url: Annotated[str, Field(max_length=2_000)] | None = None
+    webhook_events: list[str] | None = None
+
+    @model_validator(mode="after")
+    def _one_of(self) -> NewJobBody:
+        if (self.task is None) == (self.template_id is None):
+            raise ValueError("give either task or template_id")
+        return self
+
+
+class MemberBody(NewJobBody):
+    """A job of a batch. `name`, `stage` and `continue_on_failure` need a mode."""
+
+    name: Name | None = None
+    stage: Annotated[int, Field(strict=True, ge=0, le=10_000)] | None = None
+    continue_on_failure: bool | None = None
+
+
+class NewBatchBody(Body):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"jobs": [{"task": "story.generate", "params": {"topic": "fog"}}], "mode": "parallel"}]
+        }
+    )
+    jobs: Annotated[list[MemberBody], Field(min_length=1, max_length=1_000)]
+    mode: Literal["sequential", "parallel", "staged"] | None = None
+    on_failure: Name | None = None
+    name: Name | None = None
+
+
+class JobEditBody(Body):
+    params: Params | None = None
+    priority: Priority | None = None
+    not_before: GivenInstant | None = None
+    expires_at: GivenInstant | None = None
+
+
+class RetryBody(Body):
+    params: Params | None = None
+    priority: Priority | None = None
+    budget: Budget | None = None
+    again: bool = Field(True, description="Retry even if the job has been retried before")
+
+
+class ResumeBody(Body):
+    budget: Budget | None = None
+
+
+class ResolveBody(Body):
+    result: Any = None
+
+
+class MoveBody(Body):
+    """Exactly one of these fields."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"to": "top"}, {"before": 17}]})
+    to: Literal["top", "bottom", "front"] | None = None
+    before: Id | None = None
+    after: Id | None = None
+    rank: Annotated[int, Field(strict=True, ge=1, le=(1 << 31) - 1)] | None = None
+
+
+class JobFilterBody(Body):
+    status: list[str] | None = None
+    task: str | None = None
+    target: str | None = None
+    group_id: Id | None = None
+    schedule_id: Id | None = None
+    key: str | None = None
+    failure_kind: str | None = None
+    created_by: str | None = None
+    since: GivenInstant | None = None
+    until: GivenInstant | None = None
+    q: str | None = None
+
+
+class BulkBody(Body):
+    """One action for every matching job.
+
+    The request is refused unless `expected_count` jobs match.
     """
-    group = view.group
-    execution = group is not None and group.kind == "execution"
-    return {
-        "schedule_id": group.schedule_id if group is not None else None,
-        "execution_id": view.job.group_id if execution else None,
-        "group_id": None if execution else view.job.group_id,
-    }
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"filter": {"status": ["QUEUED"], "task": "story.write"}, "action": "cancel", "expected_count": 3}
+            ]
+        }
+    )
+    filter: JobFilterBody
+    action: Literal["cancel", "interrupt", "resume", "release", "retry"]
+    expected_count: Annotated[int, Field(strict=True, ge=0, le=20_000)]
 
 
-def _progress(report: WorkReport | None) -> Json | None:
-    if report is None or report.done is None:
-        return None
-    return {"done": report.done, "total": report.total, "label": report.label, "at": instant_text(report.at)}
+# --- functions ----------------------------------------------------------------------------------------------------
 
-
-def run_json(run: Run) -> Json:
-    """**Run** of the API. A run has the id of its job."""
-    return {
-        "run_id": run.job_id,
-        "job_id": run.job_id,
-        "task": run.task,
-        "status": run.status.name if run.status is not None else None,
-        "params_snapshot": json.loads(run.params),
-        "started_at": time_or_none(run.started_at),
-        "finished_at": time_or_none(run.finished_at),
-        "exit_code": run.exit_code,
-        "error": run.error,
-        "failure_kind": run.failure_kind.value if run.failure_kind else None,
-        "artifacts": json.loads(run.artifacts) if run.artifacts else [],
-        "result": json.loads(run.result) if run.result else None,
-    }
-
-
-def worker_json(worker: WorkerView, *, alive: bool) -> Json:
-    """**Worker** of the API."""
-    return {
-        "worker_id": worker_name(worker.id),
-        "host": worker.host,
-        "pid": worker.pid,
-        "started_at": time_or_none(worker.started_at),
-        "beat_at": time_or_none(worker.beat_at),
-        "slots": worker.slots,
-        "running": [
-            {"job_id": job_id, "task": task, "slot": slot, "since": time_or_none(since)}
-            for slot, job_id, task, since in worker.running
-        ],
-        "tasks": list(worker.tasks),
-        "state": worker.shown_state if alive or worker.state == "gone" else "gone",
-        "note": worker.note,
-    }
-
-
-def event_json(event: Event) -> Json:
-    """**Event** of the API. `status` is the state of the job after the event."""
-    return {
-        "event_id": event.id,
-        "kind": event.kind,
-        "thing": event.thing,
-        "thing_id": event.thing_id,
-        "version": event.version,
-        "status": State(event.status).name if event.status is not None else None,
-        "at": time_or_none(event.at),
-        "actor": actor_json(event.actor),
-        "fence": event.fence,
-        "data": json.loads(event.data) if event.data else None,
-    }
-
-
-def line_json(line: LogLine) -> Json:
-    return {"at": time_or_none(line.at), "level": line.level, "message": line.message}
-
-
-def blocker_json(blocker: Blocker) -> Json:
-    return {
-        "kind": blocker.kind,
-        "detail": blocker.detail,
-        "by": blocker.by,
-        "since": time_or_none(blocker.since),
-        "until": time_or_none(blocker.until),
-    }
-
-
-def explain_json(explained: Explanation) -> Json:
-    """**Explanation** of the API."""
-    expected = explained.start_estimate
-    return {
-        "job_id": explained.job_id,
-        "status": explained.status,
-        "rank": explained.rank,
-        "blockers": [blocker_json(blocker) for blocker in explained.blockers],
-        "start_estimate": None if expected is None else _estimate(expected),
-    }
-
-
-def _estimate(expected: Estimate) -> Json:
-    return {"p50": instant_text(expected.p50), "p90": instant_text(expected.p90)}
+job_json: Callable[[JobView], Json] = JobSchema.of
+run_json: Callable[[Run], Json] = RunSchema.of
+event_json: Callable[[Event], Json] = EventSchema.of
+line_json: Callable[[LogLine], Json] = LineSchema.of
+blocker_json: Callable[[Blocker], Json] = BlockerSchema.of
+explain_json: Callable[[Explanation], Json] = ExplanationSchema.of

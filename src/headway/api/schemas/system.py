@@ -1,4 +1,4 @@
-"""Tasks, statistics, log pages and artifacts as JSON of the API."""
+"""The JSON of tasks, statistics, the overview, log pages, artifacts and applied files, and the body of apply."""
 
 from __future__ import annotations
 
@@ -6,61 +6,89 @@ import inspect
 import json
 import operator
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import reduce
 from types import UnionType
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
-from headway.api.schemas.jobs import Json, job_json, line_json, time_or_none, worker_json
-from headway.api.schemas.queue import pause_json, target_json, waiting_json
-from headway.engine.client.apply import Applying
+from pydantic import ConfigDict, Field
+from typing_extensions import TypedDict
+
+from headway.api.schemas.common import AnyJson, Body, Instant, Json, Reader, Schema, given, strict, time_or_none
+from headway.api.schemas.jobs import JobSchema, LineSchema, QueuedJobSchema
+from headway.api.schemas.queue import QueuePauseSchema, TargetSchema, pause_json, waiting_json
+from headway.api.schemas.workers import WorkerSchema, worker_json
+from headway.engine.client.apply import Applying, ManifestChange
 from headway.engine.monitoring.overview import Overview
 from headway.engine.tasks.registry import TaskSpec
 from headway.model.access.authority import ADMIN_TASKS
 from headway.model.jobs.job import Options
-from headway.store.jobs.views import Artifact, LogLine, SeenTask
-from headway.store.stats import Spread, Stats
-from headway.store.worker_views import WorkerView
+from headway.model.values.json import instant_text
+from headway.store.jobs.views import Artifact, Counts, LogLine, SeenTask
+from headway.store.stats import Span, Spread, Stats
+
+# --- tasks --------------------------------------------------------------------------------------------------------
 
 _FORWARD = re.compile(r"ForwardRef\(('[^']*')[^()]*\)")
 
 
+class KnownTask(NamedTuple):
+    """A task with its priority and options; `here` is None if only other processes have it."""
+
+    name: str
+    seen: SeenTask | None
+    here: TaskSpec | None
+    priority: int
+    text: str
+
+    @property
+    def options(self) -> Options:
+        return Options.parse(self.text)
+
+
+_parameter, _task = Reader[inspect.Parameter](), Reader[KnownTask]()
+
+
+class ParamSchema(Schema[inspect.Parameter]):
+    name: str = _parameter(lambda parameter: parameter.name)
+    type: str | None = _parameter(lambda parameter: _type(parameter.annotation))
+    required: bool = _parameter(lambda parameter: _is_required(parameter))
+    default: AnyJson = _parameter(lambda parameter: None if _is_required(parameter) else _as_json(parameter.default))
+
+
+class TaskSchema(Schema[KnownTask]):
+    task: str = _task(lambda known: known.name)
+    description: str | None = _task(lambda known: _first_line(known.here))
+    priority: int = _task(lambda known: known.priority)
+    timeout: float | None = _task(lambda known: known.options.timeout)
+    retry_policy: AnyJson = _task(lambda known: json.loads(known.text).get("retry"))
+    budget: dict[str, float] = _task(lambda known: dict(known.options.budget))
+    resources: list[str] = _task(lambda known: list(known.options.resources))
+    on_lost: str = _task(lambda known: known.options.on_lost)
+    on_error: str = _task(lambda known: known.options.on_error)
+    on_shutdown: str | None = _task(lambda known: known.options.on_shutdown)
+    params: list[ParamSchema] | None = _task(
+        lambda known: None if known.here is None else list(map(ParamSchema.of, known.here.signature.parameters))
+    )
+    open: bool | None = _task(lambda known: None if known.here is None else known.here.signature.open)
+    direct: str | None = _task(lambda known: None if known.here is None else known.here.direct)
+    admin_only: bool = _task(lambda known: known.name in ADMIN_TASKS)
+    seen_at: Instant | None = _task(lambda known: time_or_none(None if known.seen is None else known.seen.seen_at))
+
+
 def task_json(name: str, seen: SeenTask | None, here: TaskSpec | None, told: tuple[int, str]) -> Json:
-    """**Task** of the API. `params` is null if only other processes have the task."""
-    priority, text = told
-    options = Options.parse(text)
-    return {
-        "task": name,
-        "description": _first_line(here),
-        "priority": priority,
-        "timeout": options.timeout,
-        "retry_policy": json.loads(text).get("retry"),
-        "budget": dict(options.budget),
-        "resources": list(options.resources),
-        "on_lost": options.on_lost,
-        "on_error": options.on_error,
-        "on_shutdown": options.on_shutdown,
-        "params": None if here is None else [_param(parameter) for parameter in here.signature.parameters],
-        "open": None if here is None else here.signature.open,
-        "direct": None if here is None else here.direct,
-        "admin_only": name in ADMIN_TASKS,
-        "seen_at": time_or_none(None if seen is None else seen.seen_at),
-    }
+    """Returns a task. `params` is null if only other processes have the task."""
+    made: Json = TaskSchema.of(KnownTask(name, seen, here, *told))
+    return made
+
+
+def _is_required(parameter: inspect.Parameter) -> bool:
+    return parameter.default is inspect.Parameter.empty
 
 
 def _first_line(here: TaskSpec | None) -> str | None:
     text = inspect.getdoc(here.function) if here is not None else None
     return text.strip().split("\n")[0] if text else None
-
-
-def _param(parameter: inspect.Parameter) -> Json:
-    required = parameter.default is inspect.Parameter.empty
-    return {
-        "name": parameter.name,
-        "type": _type(parameter.annotation),
-        "required": required,
-        "default": None if required else _plain(parameter.default),
-    }
 
 
 def _type(annotation: Any) -> str | None:
@@ -89,7 +117,7 @@ def _bare(annotation: Any) -> Any:
     return reduce(operator.or_, bare) if origin is UnionType else origin[bare]
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     """Returns a default as JSON, or its repr if JSON cannot represent it."""
     try:
         return json.loads(json.dumps(value, allow_nan=False))
@@ -97,87 +125,163 @@ def _plain(value: Any) -> Any:
         return repr(value)
 
 
-def shown_worker_json(worker: WorkerView, *, alive: bool, own: Collection[int] | None) -> Json:
-    """**Worker** of the API; jobs that are not in `own` have no id and no task."""
-    found = worker_json(worker, alive=alive)
-    if own is not None:
-        for job in found["running"]:
-            if job["job_id"] not in own:
-                job.update(job_id=None, task=None)
-    return found
+# --- statistics and the overview ----------------------------------------------------------------------------------
+
+_spread, _span, _stats, _overview = Reader[Spread](), Reader[Span](), Reader[Stats](), Reader[Overview]()
+_wait = Reader[tuple[int, int]]()
+
+
+class OldestWaitSchema(Schema[tuple[int, int]]):
+    job_id: int = _wait(lambda wait: wait[0])
+    queued_at: Instant = _wait(lambda wait: instant_text(wait[1]))
+
+
+class SpanSchema(Schema[Span]):
+    since: Instant = _span(lambda span: instant_text(span.since))
+    completed: int = _span(lambda span: span.completed)
+    failed: int = _span(lambda span: span.failed)
+    other: int = _span(lambda span: span.other)
+
+
+class SpreadSchema(Schema[Spread]):
+    count: int = _spread(lambda spread: spread.count)
+    mean: float | None = _spread(lambda spread: spread.mean)
+    p50: float | None = _spread(lambda spread: spread.p50)
+    p90: float | None = _spread(lambda spread: spread.p90)
+    p99: float | None = _spread(lambda spread: spread.p99)
+
+
+def _oldest_wait(counts: Counts) -> Any:
+    return OldestWaitSchema.of(counts.longest_wait) if counts.longest_wait else None
+
+
+class StatsSchema(Schema[Stats]):
+    at: Instant = _stats(lambda seen: instant_text(seen.now))
+    counts: dict[str, int] = _stats(lambda seen: seen.counts.by_status)
+    counts_at_least: bool = _stats(lambda seen: seen.counts.at_least)
+    finished_since: Instant = _stats(lambda seen: instant_text(seen.counts.since))
+    oldest_wait: OldestWaitSchema | None = _stats(lambda seen: _oldest_wait(seen.counts))
+    # The last hour in spans of five minutes; those before `complete_since` are counted in part.
+    throughput: list[SpanSchema] = _stats(lambda seen: list(map(SpanSchema.of, seen.spans)))
+    complete_since: Instant = _stats(lambda seen: instant_text(seen.complete_since))
+    waits: SpreadSchema = _stats(lambda seen: SpreadSchema.of(seen.waits))
+    durations: SpreadSchema = _stats(lambda seen: SpreadSchema.of(seen.durations))
+
+
+class OverviewSchema(Schema[Overview]):
+    at: Instant = _overview(lambda seen: instant_text(seen.now))
+    counts: dict[str, int] = _overview(lambda seen: seen.counts.by_status)
+    counts_at_least: bool = _overview(lambda seen: seen.counts.at_least)
+    finished_since: Instant = _overview(lambda seen: instant_text(seen.counts.since))
+    oldest_wait: OldestWaitSchema | None = _overview(lambda seen: _oldest_wait(seen.counts))
+    queue: QueuePauseSchema = _overview.literal(lambda seen: pause_json(seen.pause, seen.everybody))
+    blocked_targets: list[TargetSchema] = _overview(lambda seen: list(map(TargetSchema.of, seen.blocked)))
+    workers: list[WorkerSchema] = given()
+    running: list[JobSchema] = _overview(lambda seen: list(map(JobSchema.of, seen.running)))
+    waiting: list[QueuedJobSchema] = _overview.literal(lambda seen: list(map(waiting_json, seen.waiting)))
 
 
 def overview_json(seen: Overview, own: Collection[int] | None = None) -> Json:
-    """**Overview** of the API.
+    """Returns the overview.
 
-    `own` holds the jobs that may be named; None means all.
+    `own` holds the jobs that workers may name; None means all.
     """
-    wait = seen.counts.longest_wait
-    return {
-        "at": time_or_none(seen.now),
-        "counts": seen.counts.by_status,
-        "counts_at_least": seen.counts.at_least,
-        "finished_since": time_or_none(seen.counts.since),
-        "oldest_wait": {"job_id": wait[0], "queued_at": time_or_none(wait[1])} if wait else None,
-        "queue": pause_json(seen.pause, seen.everybody),
-        "blocked_targets": [target_json(target) for target in seen.blocked],
-        "workers": [shown_worker_json(worker, alive=alive, own=own) for worker, alive in seen.workers],
-        "running": [job_json(view) for view in seen.running],
-        "waiting": [waiting_json(waiting) for waiting in seen.waiting],
-    }
+    workers = [worker_json(worker, alive=alive, own=own) for worker, alive in seen.workers]
+    made: Json = OverviewSchema.of(seen, workers=workers)
+    return made
 
 
-def applied_json(found: Applying, secrets: Mapping[str, str], *, applied: bool) -> Json:
-    """**Applied** of the API.
+# --- logs and artifacts -------------------------------------------------------------------------------------------
 
-    `secrets` are those of the created webhooks, shown once.
-    """
-    items = [
-        {"change": change.sign, "thing": change.thing, "name": change.name, "differences": list(change.words)}
-        for change in found.changes
-    ]
-    more = {"secrets": dict(secrets)} if secrets else {}
-    return {"items": items, "applied": applied, "left": list(found.left), "next": None, **more}
+_artifact = Reader[Artifact]()
 
 
-def stats_json(seen: Stats) -> Json:
-    """**Stats** of the API: the last hour in spans of five minutes.
-
-    Spans before `complete_since` are counted in part.
-    """
-    wait = seen.counts.longest_wait
-    return {
-        "at": time_or_none(seen.now),
-        "counts": seen.counts.by_status,
-        "counts_at_least": seen.counts.at_least,
-        "finished_since": time_or_none(seen.counts.since),
-        "oldest_wait": {"job_id": wait[0], "queued_at": time_or_none(wait[1])} if wait else None,
-        "throughput": [
-            {"since": time_or_none(span.since), "completed": span.completed, "failed": span.failed, "other": span.other}
-            for span in seen.spans
-        ],
-        "complete_since": time_or_none(seen.complete_since),
-        "waits": _spread(seen.waits),
-        "durations": _spread(seen.durations),
-    }
+@strict
+class LogSchema(TypedDict):
+    items: list[LineSchema]
+    next: str | None
+    position: int
 
 
-def _spread(spread: Spread) -> Json:
-    return {"count": spread.count, "mean": spread.mean, "p50": spread.p50, "p90": spread.p90, "p99": spread.p99}
+class ArtifactSchema(Schema[Artifact]):
+    name: str = _artifact(lambda artifact: artifact.name)
+    size: int = _artifact(lambda artifact: artifact.size)
+    sha256: str = _artifact(lambda artifact: artifact.sha256)
+    at: Instant = _artifact(lambda artifact: instant_text(artifact.at))
 
 
 def log_json(lines: Sequence[LogLine], *, more: bool, after: int) -> Json:
-    """**Log** of the API.
+    """Returns a page of a log.
 
     `next` is null on the last page; `position` is where to continue later.
     """
     position = lines[-1].chunk if lines else after
-    return {
-        "items": [line_json(line) for line in lines],
-        "next": str(position) if more else None,
-        "position": position,
-    }
+    return {"items": list(map(LineSchema.of, lines)), "next": str(position) if more else None, "position": position}
 
 
-def artifact_json(artifact: Artifact) -> Json:
-    return {"name": artifact.name, "size": artifact.size, "sha256": artifact.sha256, "at": time_or_none(artifact.at)}
+# --- health -------------------------------------------------------------------------------------------------------
+
+
+@strict
+class AliveSchema(TypedDict):
+    status: Literal["alive"]
+
+
+@strict
+class ReadinessSchema(TypedDict):
+    ready: bool
+    reasons: list[str]
+    warnings: list[str]
+
+
+# --- applied files ------------------------------------------------------------------------------------------------
+
+_change = Reader[ManifestChange]()
+
+
+class AppliedChangeSchema(Schema[ManifestChange]):
+    """`+` created, `~` changed, `=` unchanged."""
+
+    change: Literal["+", "~", "="] = _change.literal(lambda change: change.sign)
+    thing: Literal["template", "schedule", "target", "webhook"] = _change.literal(lambda change: change.thing)
+    name: str = _change(lambda change: change.name)
+    differences: list[str] = _change(lambda change: list(change.words))
+
+
+class _Applied(TypedDict):
+    items: list[AppliedChangeSchema]
+    applied: bool
+    left: list[str]
+    next: None
+
+
+@strict
+class AppliedSchema(_Applied, total=False):
+    secrets: dict[str, str]
+
+
+def applied_json(planned: Applying, secrets: Mapping[str, str], *, applied: bool) -> Json:
+    """Returns the changes of a file.
+
+    `secrets` are those of the created webhooks, shown once.
+    """
+    items = list(map(AppliedChangeSchema.of, planned.changes))
+    more = {"secrets": dict(secrets)} if secrets else {}
+    return {"items": items, "applied": applied, "left": list(planned.left), "next": None, **more}
+
+
+class ApplyBody(Body):
+    """A TOML file, and its name in error messages."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"text": "[[targets]]\nname = 'desk-1'\n", "dry_run": True}]}
+    )
+    text: str
+    file: Annotated[str, Field(min_length=1, max_length=300)] = "file"
+    dry_run: bool = False
+
+
+# --- functions ----------------------------------------------------------------------------------------------------
+
+stats_json: Callable[[Stats], Json] = StatsSchema.of
+artifact_json: Callable[[Artifact], Json] = ArtifactSchema.of

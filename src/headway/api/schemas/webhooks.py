@@ -1,12 +1,30 @@
-"""Webhooks as JSON of the API, and the bodies of deliveries."""
+"""The JSON of webhooks and deliveries, the bodies about them, and what a delivery sends."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from typing import Annotated, Literal
 
-from headway.api.schemas.groups import execution_json, group_json, tick_json
-from headway.api.schemas.jobs import Json, actor_json, job_json, time_or_none
+from pydantic import ConfigDict, Field
+from typing_extensions import TypedDict
+
+from headway.api.schemas.common import (
+    ActorSchema,
+    AnyJson,
+    Body,
+    Instant,
+    Json,
+    Reader,
+    Schema,
+    actor_json,
+    strict,
+    time_or_none,
+)
+from headway.api.schemas.groups import execution_json, group_json
+from headway.api.schemas.jobs import job_json
 from headway.api.schemas.queue import target_json
+from headway.api.schemas.schedules import tick_json
 from headway.errors import NotFound
 from headway.model.event import Event
 from headway.model.schedules.definition import Tick
@@ -18,27 +36,9 @@ from headway.store.jobs.views import view
 from headway.store.queue import targets
 from headway.store.webhooks import endpoints
 
+# --- webhooks -----------------------------------------------------------------------------------------------------
 
-def endpoint_json(endpoint: Endpoint, *, secret: bool = False) -> Json:
-    """**Webhook** of the API. Only the answer that creates the secret contains it."""
-    return {
-        "webhook_id": endpoint.id,
-        "url": endpoint.url,
-        "events": json.loads(endpoint.events),
-        "description": endpoint.description,
-        "max_tries": endpoint.max_tries,
-        "enabled": bool(endpoint.enabled),
-        "state": state(endpoint),
-        "reason": endpoint.reason,
-        "failures": endpoint.failures,
-        "opened_at": time_or_none(endpoint.opened_at),
-        "probe_at": time_or_none(endpoint.probe_at),
-        "old_secret_until": time_or_none(endpoint.old_until),
-        "created_at": time_or_none(endpoint.created_at),
-        "created_by": actor_json(endpoint.created_by),
-        "version": endpoint.version,
-        **({"secret": endpoint.secret} if secret else {}),
-    }
+_endpoint = Reader[Endpoint]()
 
 
 def state(endpoint: Endpoint) -> str:
@@ -49,46 +49,127 @@ def state(endpoint: Endpoint) -> str:
     return "open" if endpoint.opened_at is not None else "closed"
 
 
-def delivery_json(delivery: Delivery) -> Json:
-    """**Delivery** of the API.
+class WebhookSchema(Schema[Endpoint]):
+    webhook_id: int = _endpoint(lambda endpoint: endpoint.id)
+    url: str = _endpoint(lambda endpoint: endpoint.url)
+    events: list[str] = _endpoint(lambda endpoint: json.loads(endpoint.events))
+    description: str | None = _endpoint(lambda endpoint: endpoint.description)
+    max_tries: int = _endpoint(lambda endpoint: endpoint.max_tries)
+    enabled: bool = _endpoint(lambda endpoint: bool(endpoint.enabled))
+    state: Literal["closed", "open", "disabled", "deleted"] = _endpoint.literal(lambda endpoint: state(endpoint))
+    reason: str | None = _endpoint(lambda endpoint: endpoint.reason)
+    failures: int = _endpoint(lambda endpoint: endpoint.failures)
+    opened_at: Instant | None = _endpoint(lambda endpoint: time_or_none(endpoint.opened_at))
+    probe_at: Instant | None = _endpoint(lambda endpoint: time_or_none(endpoint.probe_at))
+    old_secret_until: Instant | None = _endpoint(lambda endpoint: time_or_none(endpoint.old_until))
+    created_at: Instant = _endpoint(lambda endpoint: instant_text(endpoint.created_at))
+    created_by: ActorSchema = _endpoint(lambda endpoint: actor_json(endpoint.created_by))
+    version: int = _endpoint(lambda endpoint: endpoint.version)
 
-    `endpoint_id` is null for a delivery to the job's `webhook_url`.
+
+class NewWebhookSchema(WebhookSchema):
+    secret: str | None
+
+
+@strict
+class SecretSchema(TypedDict):
+    secret: str
+
+
+def endpoint_json(endpoint: Endpoint, *, secret: bool = False) -> Json:
+    """Returns a webhook. Only the answer that creates the secret contains it."""
+    made: Json = WebhookSchema.of(endpoint, **({"secret": endpoint.secret} if secret else {}))
+    return made
+
+
+# --- deliveries ---------------------------------------------------------------------------------------------------
+
+_delivery, _try = Reader[Delivery](), Reader[Try]()
+
+
+class DeliverySchema(Schema[Delivery]):
+    delivery_id: int = _delivery(lambda delivery: delivery.id)
+    event_id: int | None = _delivery(lambda delivery: delivery.event_id)
+    event: str = _delivery(lambda delivery: delivery.event)
+    # Null for a delivery to the job's `webhook_url`.
+    endpoint_id: int | None = _delivery(lambda delivery: delivery.endpoint_id or None)
+    job_id: int | None = _delivery(lambda delivery: delivery.job_id)
+    url: str | None = _delivery(lambda delivery: delivery.url)
+    message_id: str | None = _delivery(lambda delivery: delivery.message_id)
+    status: str = _delivery(lambda delivery: delivery.status)
+    tries: int = _delivery(lambda delivery: delivery.tries)
+    max_tries: int = _delivery(lambda delivery: delivery.max_tries)
+    next_try_at: Instant | None = _delivery(lambda delivery: time_or_none(delivery.next_try_at))
+    last_status_code: int | None = _delivery(lambda delivery: delivery.last_status_code)
+    last_error: str | None = _delivery(lambda delivery: delivery.last_error)
+    replay_of: int | None = _delivery(lambda delivery: delivery.replay_of)
+    created_at: Instant = _delivery(lambda delivery: instant_text(delivery.created_at))
+    delivered_at: Instant | None = _delivery(lambda delivery: time_or_none(delivery.delivered_at))
+    finished_at: Instant | None = _delivery(lambda delivery: time_or_none(delivery.finished_at))
+
+
+class TrySchema(Schema[Try]):
+    number: int = _try(lambda attempt: attempt.number)
+    at: Instant = _try(lambda attempt: instant_text(attempt.at))
+    seconds: float = _try(lambda attempt: attempt.took / 1e6)
+    status_code: int | None = _try(lambda attempt: attempt.status_code)
+    error: str | None = _try(lambda attempt: attempt.error)
+    address: str | None = _try(lambda attempt: attempt.address)
+    request: AnyJson = _try(lambda attempt: json.loads(attempt.request))
+    response: AnyJson = _try(lambda attempt: json.loads(attempt.response) if attempt.response else None)
+
+
+class DeliveryWithTriesSchema(DeliverySchema):
+    """`body` is the request body; null until it is rendered."""
+
+    body: str | None
+    attempts: list[TrySchema]
+
+
+# --- bodies -------------------------------------------------------------------------------------------------------
+
+Url = Annotated[str, Field(min_length=1, max_length=2_000)]
+GivenSecret = Annotated[str, Field(min_length=1, max_length=200)]
+Tries = Annotated[int, Field(strict=True, ge=1)]
+
+
+class NewWebhookBody(Body):
+    """A new webhook.
+
+    Without `events` it receives all of them. Without `secret` a secret is generated and shown once.
     """
-    return {
-        "delivery_id": delivery.id,
-        "event_id": delivery.event_id,
-        "event": delivery.event,
-        "endpoint_id": delivery.endpoint_id or None,
-        "job_id": delivery.job_id,
-        "url": delivery.url,
-        "message_id": delivery.message_id,
-        "status": delivery.status,
-        "tries": delivery.tries,
-        "max_tries": delivery.max_tries,
-        "next_try_at": time_or_none(delivery.next_try_at),
-        "last_status_code": delivery.last_status_code,
-        "last_error": delivery.last_error,
-        "replay_of": delivery.replay_of,
-        "created_at": time_or_none(delivery.created_at),
-        "delivered_at": time_or_none(delivery.delivered_at),
-        "finished_at": time_or_none(delivery.finished_at),
-    }
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"url": "https://example.com/hooks", "events": ["job.run.failed"]}]}
+    )
+    url: Url
+    events: list[str] | None = None
+    description: Annotated[str, Field(max_length=2_000)] | None = None
+    secret: GivenSecret | None = None
+    max_tries: Tries | None = None
 
 
-def try_json(attempt: Try) -> Json:
-    return {
-        "number": attempt.number,
-        "at": instant_text(attempt.at),
-        "seconds": attempt.took / 1e6,
-        "status_code": attempt.status_code,
-        "error": attempt.error,
-        "address": attempt.address,
-        "request": json.loads(attempt.request),
-        "response": json.loads(attempt.response) if attempt.response else None,
-    }
+class WebhookEditBody(Body):
+    """Enabling a webhook also retries its deliveries at once."""
+
+    url: Url | None = None
+    events: list[str] | None = None
+    description: Annotated[str, Field(max_length=2_000)] | None = None
+    max_tries: Tries | None = None
+    enabled: bool | None = None
 
 
-# --- bodies of deliveries -----------------------------------------------------------------------------------------
+class RotateBody(Body):
+    secret: GivenSecret | None = None
+
+
+# --- functions ----------------------------------------------------------------------------------------------------
+
+delivery_json: Callable[[Delivery], Json] = DeliverySchema.of
+try_json: Callable[[Try], Json] = TrySchema.of
+
+
+# --- what a delivery sends ----------------------------------------------------------------------------------------
 
 
 def render(tx: Tx, delivery: Delivery, event: Event) -> str:
