@@ -13,15 +13,7 @@ from headway.api.http.conditional import as_seen
 from headway.api.http.query import Cursor, Id, Limit, Text
 from headway.api.http.routing import Here, RequestContext, Routes, answer, etag
 from headway.api.schemas.common import Body, PageSchema
-from headway.api.schemas.groups import (
-    BackfilledSchema,
-    ExecutionSchema,
-    execution_json,
-    in_words,
-    preview_json,
-    schedule_json,
-    tick_json,
-)
+from headway.api.schemas.groups import BackfilledSchema, ExecutionSchema, execution_json
 from headway.api.schemas.schedules import (
     BackfillBody,
     DisableBody,
@@ -31,6 +23,10 @@ from headway.api.schemas.schedules import (
     TickSchema,
     TimesSchema,
     WholeScheduleBody,
+    in_words,
+    preview_json,
+    schedule_json,
+    tick_json,
 )
 from headway.engine.client.client import Client
 from headway.errors import BadInput

@@ -23,14 +23,7 @@ from headway.api.schemas.common import (
     time_or_none,
 )
 from headway.api.schemas.jobs import MemberBody
-
-# The command line and the pages import these from here.
 from headway.api.schemas.schedules import STORY
-from headway.api.schemas.schedules import in_words as in_words
-from headway.api.schemas.schedules import preview_json as preview_json
-from headway.api.schemas.schedules import schedule_json as schedule_json
-from headway.api.schemas.schedules import template_json as template_json
-from headway.api.schemas.schedules import tick_json as tick_json
 from headway.store.groups.views import GroupView, StepView
 
 _step, _view = Reader[StepView](), Reader[GroupView]()

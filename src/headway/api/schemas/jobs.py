@@ -25,6 +25,7 @@ from headway.api.schemas.common import (
     GivenInstant,
     Id,
     Instant,
+    Json,
     Name,
     Outcome,
     Params,
@@ -36,8 +37,6 @@ from headway.api.schemas.common import (
     strict,
     time_or_none,
 )
-from headway.api.schemas.common import Json as Json  # the command line imports these two from here
-from headway.api.schemas.workers import worker_json as worker_json
 from headway.model.event import Event
 from headway.model.explain.blockers import Blocker, Explanation
 from headway.model.explain.forecast import Estimate

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from headway.api.schemas.jobs import worker_json
+from headway.api.schemas.workers import worker_json
 from headway.cli.backend.local_jobs import LocalJobs
 from headway.cli.output import Json
 from headway.engine.client.limits import lives, living

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headway.api.schemas.access import made_json, token_json
+from headway.api.schemas.access import made_json, tenant_json, token_json
 from headway.api.schemas.jobs import event_json
-from headway.api.schemas.tenants import tenant_json
 from headway.api.schemas.webhooks import delivery_json, endpoint_json, try_json
 from headway.cli.backend.base import after, cut
 from headway.cli.output import Json

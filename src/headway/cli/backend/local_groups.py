@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from headway.api.schemas.groups import (
-    execution_json,
-    group_json,
-    in_words,
-    preview_json,
-    schedule_json,
-    template_json,
-    tick_json,
-)
+from headway.api.schemas.groups import execution_json, group_json
 from headway.api.schemas.jobs import event_json
+from headway.api.schemas.schedules import in_words, preview_json, schedule_json, template_json, tick_json
 from headway.cli.backend.base import after, cut
 from headway.cli.output import Json
 from headway.model.schedules.definition import Definition, Schedule

@@ -95,7 +95,7 @@ def preview(
     after: Annotated[str | None, typer.Option(metavar="WHEN", help="First time to consider (default: now).")] = None,
 ) -> None:
     """Explain a cron expression: a sentence, and its next times. Needs no database."""
-    from headway.api.schemas.groups import in_words, preview_json
+    from headway.api.schemas.schedules import in_words, preview_json
     from headway.cli import arguments
     from headway.clock import SystemClock
     from headway.engine.client.schedules import upcoming

@@ -145,7 +145,7 @@ def _definition_of(schedule: Json) -> Definition:
 
 
 def _answer(call: Invocation, found: Crontab, wanted: list[ImportedLine], zone: str, *, dry_run: bool) -> None:
-    from headway.api.schemas.groups import in_words
+    from headway.api.schemas.schedules import in_words
 
     items: list[Json] = [
         {"line": line.entry.line, "name": line.name, "made": not line.there and not dry_run, **line.definition.facts()}

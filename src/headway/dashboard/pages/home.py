@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 from starlette.responses import Response
 
-from headway.api.schemas.groups import in_words
+from headway.api.schemas.schedules import in_words
 from headway.dashboard import state_styles
 from headway.dashboard.charts.bars import Bar, bars
 from headway.dashboard.expected_durations import at_work, overdue

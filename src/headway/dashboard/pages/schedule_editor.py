@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from headway.api.endpoints.tasks import offered_tasks
 from headway.api.http.problems import status_of
-from headway.api.schemas.groups import in_words
+from headway.api.schemas.schedules import in_words
 from headway.dashboard import form_tokens
 from headway.dashboard.page import PageRequest, Pages
 from headway.dashboard.pages.schedule_form import FOLDED, ScheduleDraft, spot

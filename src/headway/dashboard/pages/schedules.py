@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from starlette.responses import Response
 
-from headway.api.schemas.groups import in_words
+from headway.api.schemas.schedules import in_words
 from headway.dashboard import form_tokens
 from headway.dashboard.charts.sparkline import MOST, spark
 from headway.dashboard.page import PageRequest, Pages
