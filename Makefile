@@ -19,13 +19,13 @@ demo: .venv/.headway ## start Headway on a SQLite file and show jobs at work
 test: .venv/.headway ## run every test, on SQLite and PostgreSQL
 	@echo "Running the tests"
 	@$(BIN)/python -m compileall -q src tests
-	@$(BIN)/python -m pytest $(or $(ARGS),--numprocesses 2 --dist worksteal --tb short -r fE -m "not alone")
+	@$(BIN)/python -m pytest $(or $(ARGS),--numprocesses 4 --dist worksteal --tb short -r fE -m "not alone")
 	@$(if $(ARGS),,echo "Running the tests of whole systems: killed, loaded, two at a time" && \
 		$(BIN)/python -m pytest tests/system --numprocesses 2 --dist loadfile --tb short -r fE -m alone)
 
 quick: .venv/.headway ## run the tests of model and store on SQLite, for work in progress
 	@echo "Running the tests of model and store on SQLite"
-	@$(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not alone and not slow" -k "not postgres" \
+	@$(BIN)/python -m pytest --numprocesses 4 --dist worksteal -m "not alone and not slow" -k "not postgres" \
 		tests/model tests/store tests/test_names.py $(ARGS)
 
 check: .venv/.headway ## check format, lint, types, prose and import contracts
