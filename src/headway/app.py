@@ -25,7 +25,9 @@ from headway.errors import BadInput, NotFound
 from headway.model.jobs.job import Actor, Options
 from headway.model.jobs.retry import RetryPolicy
 from headway.model.schedules.definition import Definition
-from headway.model.values.json import check_name, check_priority, closest, to_json
+from headway.model.values.json import to_json
+from headway.model.values.names import check_name, check_priority
+from headway.model.values.suggestions import closest
 from headway.store.db import Database, open_database
 from headway.store.migrations import migrate
 from headway.tasks import BUILT_IN

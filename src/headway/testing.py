@@ -19,7 +19,7 @@ from headway.engine.worker.finish import finish
 from headway.engine.worker.job_inputs import carried_by
 from headway.engine.worker.worker import Worker
 from headway.model.jobs.job import Claim
-from headway.model.values.json import instant, seconds
+from headway.model.values.times import instant, seconds
 from headway.store.db import Tx
 from headway.store.queue import claims
 

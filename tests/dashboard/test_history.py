@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 from headway import Fail
 from headway.dashboard.charts.scatter import Dot, durations, in_words, scatter
 from headway.dashboard.pages.history_search import within
-from headway.model.values.json import instant
+from headway.model.values.times import instant
 from headway.store.jobs import history
 from headway.store.jobs.starts import EVENTS
 from headway.testing import FrozenClock

@@ -15,7 +15,7 @@ from headway.dashboard.job_snippets import Copies, copies, json_text
 from headway.model.jobs.job import Options
 from headway.model.jobs.retry import RetryPolicy
 from headway.model.jobs.states import State
-from headway.model.values.json import instant
+from headway.model.values.times import instant
 from tests.support.hostile import PAYLOADS
 from tests.support.job_rows import a_job
 from tests.support.properties import examples

@@ -18,7 +18,7 @@ from headway.engine.scheduler.scheduler import BATCH, LONGEST, Scheduler
 from headway.errors import BadInput, NotFound, WrongState
 from headway.model.jobs.job import Actor
 from headway.model.schedules.definition import Definition
-from headway.model.values.json import instant_text
+from headway.model.values.times import instant_text
 from headway.testing import FrozenClock
 from headway.verify import check
 from tests.support.life import BROKEN, FINAL, Life

@@ -12,7 +12,7 @@ from headway.engine.client.schedules import upcoming
 from headway.errors import BadInput
 from headway.model.schedules.definition import Definition, anchor_of, stages_of
 from headway.model.schedules.ticks import GRACE, OUTSIDE, Decision, TickWish, decide, jitter_of, next_due, times_of
-from headway.model.values.json import instant, instant_text
+from headway.model.values.times import instant, instant_text
 
 STEPS = [{"task": "sync"}]
 MINUTE, HOUR, DAY = 60_000_000, 3_600_000_000, 86_400_000_000

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from headway.model.schedules.timezones import zone_names
-from headway.model.values.json import closest, similar
+from headway.model.values.suggestions import closest, similar
 
 
 def test_mistyped_names_are_found_among_many() -> None:

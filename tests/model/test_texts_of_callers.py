@@ -15,7 +15,8 @@ from headway.model import manifest
 from headway.model.jobs import failure_groups
 from headway.model.schedules import cron, crontab, timezones
 from headway.model.values import toml
-from headway.model.values.json import JSON_LIMIT, from_json, instant, seconds
+from headway.model.values.json import JSON_LIMIT, from_json
+from headway.model.values.times import instant, seconds
 
 LIMIT = JSON_LIMIT
 

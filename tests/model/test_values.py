@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from headway.errors import BadInput
 from headway.model.values import json as value_json
+from headway.model.values import names, suggestions, times
 
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 
@@ -214,40 +215,40 @@ class TestJson:
 class TestNames:
     @pytest.mark.parametrize("name", ["a", "desk-1", "a b", " ", "é", "x" * 200, "日本", "a\u00a0b"])
     def test_good(self, name: str) -> None:
-        assert value_json.check_name(name, field="target") == name
+        assert names.check_name(name, field="target") == name
 
     @pytest.mark.parametrize("name", ["", "x" * 201, "a\nb", "\x00", "\x7f", "\x85", "\ud800", 5, None, b"x"])
     def test_bad(self, name: object) -> None:
-        assert refusal(value_json.check_name, name, field="target").field == "target"
+        assert refusal(names.check_name, name, field="target").field == "target"
 
     @pytest.mark.parametrize("name", ["story.generate", "a", "A-b_c:9", "x" * 200])
     def test_good_task_names(self, name: str) -> None:
-        assert value_json.check_task_name(name, field="task") == name
+        assert names.check_task_name(name, field="task") == name
 
     @pytest.mark.parametrize("name", ["", "x" * 201, "a b", "a/b", "é", "a\n", "٣", 5, "<locals>"])
     def test_bad_task_names(self, name: object) -> None:
-        refusal(value_json.check_task_name, name, field="task")
+        refusal(names.check_task_name, name, field="task")
 
     @given(any_text)
     def test_names_are_never_changed(self, text: str) -> None:
-        name = attempt(value_json.check_name, text, field="key")
+        name = attempt(names.check_name, text, field="key")
         if not isinstance(name, BadInput):
             assert name.encode() == text.encode()
 
     def test_closest(self) -> None:
-        assert value_json.closest("slot", ["slots", "host"]) == "slots"
-        assert value_json.closest("zzz", ["slots", "host"]) is None
+        assert suggestions.closest("slot", ["slots", "host"]) == "slots"
+        assert suggestions.closest("zzz", ["slots", "host"]) is None
 
 
 class TestPriority:
     @pytest.mark.parametrize("value", [0, 1, 100])
     def test_good(self, value: int) -> None:
-        assert value_json.check_priority(value) == value
+        assert names.check_priority(value) == value
 
     @pytest.mark.parametrize("value", [-1, 101, True, False, 5.0, "5", None])
     def test_bad(self, value: object) -> None:
         with pytest.raises(BadInput, match="from 0 to 100") as caught:
-            value_json.check_priority(value)
+            names.check_priority(value)
         assert caught.value.field == "priority"
 
 
@@ -256,7 +257,7 @@ class TestWholeNumbers:
         ("text", "number"), [("0", 0), ("7", 7), (" 12 ", 12), ("007", 7), (str(INT_MAX), INT_MAX), ("0" * 19 + "5", 5)]
     )
     def test_good(self, text: str, number: int) -> None:
-        assert value_json.whole(text, field="priority") == number
+        assert names.whole(text, field="priority") == number
 
     @pytest.mark.parametrize(
         "text",
@@ -280,22 +281,22 @@ class TestWholeNumbers:
     )
     def test_bad(self, text: str) -> None:
         with pytest.raises(BadInput, match="must be a whole number") as caught:
-            value_json.whole(text, field="group")
+            names.whole(text, field="group")
         assert caught.value.field == "group"
         assert len(str(caught.value)) < 120
 
     def test_within_bounds(self) -> None:
-        assert [value_json.whole(text, field="rank", least=1, most=5) for text in ("1", "5")] == [1, 5]
+        assert [names.whole(text, field="rank", least=1, most=5) for text in ("1", "5")] == [1, 5]
         for text in ("0", "6"):
             with pytest.raises(BadInput, match="rank must be a whole number from 1 to 5, not") as caught:
-                value_json.whole(text, field="rank", least=1, most=5)
+                names.whole(text, field="rank", least=1, most=5)
             assert caught.value.facts["problem"] == f"must be a whole number from 1 to 5, not {text!r}"
         with pytest.raises(BadInput, match="a whole number of at least 1, not '0'"):
-            value_json.whole("0", field="rank", least=1)
+            names.whole("0", field="rank", least=1)
 
     @given(any_text)
     def test_any_text_is_a_number_or_refused(self, text: str) -> None:
-        number = attempt(value_json.whole, text, field="rank")
+        number = attempt(names.whole, text, field="rank")
         assert isinstance(number, BadInput) or 0 <= number <= INT_MAX
 
 
@@ -318,11 +319,11 @@ class TestDurations:
             (7, 7),
             (0.1, 0.1),
             (timedelta(hours=1, microseconds=1), 3600.000001),
-            ("36525d", value_json.MAX_SECONDS),
+            ("36525d", times.MAX_SECONDS),
         ],
     )
     def test_good(self, value: object, seconds: float) -> None:
-        result = value_json.seconds(value, field="delay")
+        result = times.seconds(value, field="delay")
         assert result == seconds
         assert type(result) is float
 
@@ -357,7 +358,7 @@ class TestDurations:
         ],
     )
     def test_bad(self, value: object, says: str) -> None:
-        error = refusal(value_json.seconds, value, field="delay")
+        error = refusal(times.seconds, value, field="delay")
         assert error.field == "delay"
         assert says in str(error)
         assert "write it like 10s, 5m or 1h30m" in str(error)
@@ -378,17 +379,17 @@ class TestDurations:
         ],
     )
     def test_text(self, seconds: float, text: str) -> None:
-        assert value_json.duration_text(seconds) == text
+        assert times.duration_text(seconds) == text
 
-    @given(st.floats(0, value_json.MAX_SECONDS - 1))
+    @given(st.floats(0, times.MAX_SECONDS - 1))
     def test_text_reads_back_to_the_microsecond(self, seconds: float) -> None:
-        back = value_json.seconds(value_json.duration_text(seconds), field="delay")
+        back = times.seconds(times.duration_text(seconds), field="delay")
         assert back == pytest.approx(seconds, abs=0.6e-6, rel=1e-15)
 
     @given(any_text)
     def test_any_text_is_read_or_refused(self, text: str) -> None:
-        seconds = attempt(value_json.seconds, text, field="delay")
-        assert isinstance(seconds, BadInput) or 0 <= seconds <= value_json.MAX_SECONDS
+        seconds = attempt(times.seconds, text, field="delay")
+        assert isinstance(seconds, BadInput) or 0 <= seconds <= times.MAX_SECONDS
 
 
 class TestInstants:
@@ -409,7 +410,7 @@ class TestInstants:
         ],
     )
     def test_good(self, value: object, us: int) -> None:
-        assert value_json.instant(value, field="not_before") == us
+        assert times.instant(value, field="not_before") == us
 
     @pytest.mark.parametrize(
         ("value", "says"),
@@ -430,7 +431,7 @@ class TestInstants:
         ],
     )
     def test_bad(self, value: object, says: str) -> None:
-        error = refusal(value_json.instant, value, field="not_before")
+        error = refusal(times.instant, value, field="not_before")
         assert error.field == "not_before"
         assert says in str(error)
 
@@ -444,20 +445,20 @@ class TestInstants:
         ],
     )
     def test_text(self, us: int, text: str) -> None:
-        assert value_json.instant_text(us) == text
+        assert times.instant_text(us) == text
 
     @given(st.datetimes(timezones=st.just(UTC)) | st.datetimes(timezones=st.timezones()))
     def test_text_reads_back(self, moment: datetime) -> None:
-        us = attempt(value_json.instant, moment, field="at")
+        us = attempt(times.instant, moment, field="at")
         if isinstance(us, BadInput):
             assert moment.year in (1, 9999)
         else:
-            assert value_json.instant(value_json.instant_text(us), field="at") == us
+            assert times.instant(times.instant_text(us), field="at") == us
 
     @given(any_text)
     def test_any_text_is_read_or_refused(self, text: str) -> None:
-        us = attempt(value_json.instant, text, field="at")
-        assert isinstance(us, BadInput) or value_json.instant_text(us)
+        us = attempt(times.instant, text, field="at")
+        assert isinstance(us, BadInput) or times.instant_text(us)
 
 
 def test_the_text_is_that_of_the_library() -> None:

@@ -23,7 +23,7 @@ from headway.model.queue.policies import Concurrency
 from headway.model.schedules import ticks
 from headway.model.schedules.definition import CATCH_UPS, OVERLAPS, Definition
 from headway.model.schedules.ticks import TickWish
-from headway.model.values.json import instant_text
+from headway.model.values.times import instant_text
 from headway.store import workers
 from headway.store.db import Tx
 from headway.store.groups import advance as groups

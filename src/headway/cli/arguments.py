@@ -9,7 +9,8 @@ from typing import Any
 
 from headway.clock import SystemClock, micros
 from headway.errors import BadInput
-from headway.model.values.json import JSON_LIMIT, from_json, instant, seconds
+from headway.model.values.json import JSON_LIMIT, from_json
+from headway.model.values.times import instant, seconds
 
 # Input is read up to this size, so that the refusal of a large value can still state its length.
 _MOST = 64 * JSON_LIMIT

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from headway.config.schema import KNOWN, shown
 from headway.config.settings import Place, Settings
-from headway.model.values import json
+from headway.model.values import times
 
 _USER_PASSWORD = re.compile(r"(://[^:/?#@]*):.*@", re.DOTALL)
 _PASSWORD = re.compile(r"(?i)(\w*(?:pass|pwd|secret|token|key)\w*\s*=\s*)('(?:[^'\\]|\\.)*'?|\S*)")
@@ -48,7 +48,7 @@ def _value_text(value: object) -> str:
         case bool():
             return str(value).lower()
         case float():
-            return json.duration_text(value)
+            return times.duration_text(value)
         case dict():
             return "{}"
     return masked(str(value))

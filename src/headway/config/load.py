@@ -29,7 +29,7 @@ from headway.config.sources import (
 from headway.config.types import TOGETHER
 from headway.engine.execution.own_variables import WITHHELD
 from headway.errors import BadInput
-from headway.model.values import json
+from headway.model.values import suggestions
 
 _MAY_BE_NONE = {"concurrency.limit", "aging", "retention"}
 
@@ -131,7 +131,7 @@ def _suggestion(item: Given) -> str:
     inside = item.path[0] in SECTIONS
     by_tail = {known.rpartition(".")[2]: known for known in KNOWN if not inside or known.startswith(item.path[0] + ".")}
     names = by_tail if inside else by_tail | {known: known for known in KNOWN}
-    near = json.closest(item.path[-1] if inside else ".".join(item.path), names)
+    near = suggestions.closest(item.path[-1] if inside else ".".join(item.path), names)
     return f", did you mean {_spelled(names[near], item.source.rank)}?" if near else ""
 
 

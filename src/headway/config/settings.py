@@ -34,7 +34,7 @@ from headway.config.types import (
     understood,
 )
 from headway.model.queue import policies
-from headway.model.values import json
+from headway.model.values import times
 
 # A setting's place is its path of names, outermost first. Names inside maps may contain dots, so it is no dotted text.
 Place = tuple[str, ...]
@@ -165,6 +165,6 @@ class Settings(_Frozen):
     def _outlives_heartbeats(cls, value: float, info: ValidationInfo) -> float:
         heartbeat = info.data.get("heartbeat", 0.0)
         if value < round(3 * heartbeat, 6):
-            short, beat = json.duration_text(value), json.duration_text(heartbeat)
+            short, beat = times.duration_text(value), times.duration_text(heartbeat)
             raise together(f"must be at least 3 heartbeats: {short} is less than 3 × {beat}")
         return value

@@ -14,7 +14,7 @@ from headway.errors import BadInput
 from headway.model.access.secrets import OwnedSecret
 from headway.model.access.tenants import EVERYBODY
 from headway.model.queue import policies
-from headway.model.values import json
+from headway.model.values import names, suggestions, times
 from headway.store.postgres.url import NOT_UNDERSTOOD, misread
 
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
@@ -69,7 +69,7 @@ def _app(value: str) -> str:
 
 def _policy(value: str) -> str:
     if value not in policies.BUILT_IN and not _DOTTED.fullmatch(value):
-        near = json.closest(value, policies.BUILT_IN)
+        near = suggestions.closest(value, policies.BUILT_IN)
         hint = f": did you mean {near}?" if near else ""
         raise ValueError(f"must be {', '.join(policies.BUILT_IN)}, or your own class like shop.policies.Mine{hint}")
     return value
@@ -152,10 +152,10 @@ def _names(field: str, value: object) -> tuple[str, ...]:
 
 OrNone = BeforeValidator(_none)
 Whole = BeforeValidator(_whole)
-Name = Annotated[str, AfterValidator(_by(json.check_name))]
-TaskName = Annotated[str, AfterValidator(_by(json.check_task_name))]
+Name = Annotated[str, AfterValidator(_by(names.check_name))]
+TaskName = Annotated[str, AfterValidator(_by(names.check_task_name))]
 Count = Annotated[int, Whole, Field(ge=1, le=1_000_000)]
-Duration = Annotated[float, BeforeValidator(_by(json.seconds))]
+Duration = Annotated[float, BeforeValidator(_by(times.seconds))]
 SomeTime = Annotated[Duration, Field(gt=0)]
 Aging = Annotated[Duration, AfterValidator(_aging)]
 Policy = Annotated[str, AfterValidator(_policy)]

@@ -6,7 +6,8 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
-from headway.model.values.json import from_json, refuse
+from headway.model.values.json import from_json
+from headway.model.values.refuse import refuse
 
 NUMBER = re.compile(r"[0-9]{1,9}")
 

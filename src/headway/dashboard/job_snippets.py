@@ -13,7 +13,7 @@ from typing import Any
 
 from headway.model.jobs.job import JobRecord, Options
 from headway.model.jobs.retry import RetryPolicy
-from headway.model.values.json import duration_text, instant_text
+from headway.model.values.times import duration_text, instant_text
 
 # Default addresses of the server; for them `headway run` on this machine needs no --server.
 _HERE = frozenset(("http://127.0.0.1:8642", "http://localhost:8642", "http://[::1]:8642"))

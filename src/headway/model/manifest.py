@@ -16,7 +16,9 @@ from headway.errors import BadInput
 from headway.model import templates as templates
 from headway.model.schedules.definition import FIELDS, WHAT, WHEN, Definition, StepWish
 from headway.model.values import toml
-from headway.model.values.json import check_name, check_note, check_task_name, closest
+from headway.model.values.json import check_note
+from headway.model.values.names import check_name, check_task_name
+from headway.model.values.suggestions import closest
 from headway.model.webhooks.webhook import check_description, check_events, check_tries, check_url
 
 TABLES = ("templates", "schedules", "targets", "webhooks")

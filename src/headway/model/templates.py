@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.errors import BadInput
-from headway.model.values.json import check_name, check_note, closest, refuse, to_json
+from headway.model.values.json import check_note, to_json
+from headway.model.values.names import check_name
+from headway.model.values.refuse import refuse
+from headway.model.values.suggestions import closest
 
 # Options that a template sets for its jobs, with the names of `using(...)`.
 WISHES = ("priority", "target", "resources", "timeout", "retry_policy", "budget", "on_lost", "on_error")

@@ -10,7 +10,7 @@ from headway.model.event import NewEvent
 from headway.model.jobs.job import Actor
 from headway.model.schedules.definition import Schedule
 from headway.model.templates import Template
-from headway.model.values.json import closest
+from headway.model.values.suggestions import closest
 from headway.store import events
 from headway.store.db import Tx
 

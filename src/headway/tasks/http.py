@@ -18,7 +18,8 @@ from urllib.parse import SplitResult, urlsplit
 from headway.engine.execution.context import Context, clean
 from headway.engine.tasks.signature import Rule
 from headway.errors import BadInput, Retry
-from headway.model.values.json import JSON_LIMIT, duration_text, from_json, seconds, to_json
+from headway.model.values.json import JSON_LIMIT, from_json, to_json
+from headway.model.values.times import duration_text, seconds
 from headway.tasks.common import BuiltIn, bad, check
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from headway.model.explain.forecast import span
 from headway.model.manifest import differences
 from headway.model.schedules.definition import Definition, Schedule, Tick
 from headway.model.schedules.ticks import GRACE, INACTIVE, LIMITED, OUTSIDE, OVERLAP
-from headway.model.values.json import duration_text, instant_text
+from headway.model.values.times import duration_text, instant_text
 
 OVERLAP_WORDS = {
     "skip": "A time that comes while an execution has not ended is skipped.",

@@ -18,7 +18,8 @@ from headway.api.service import DIRECT_CALLS
 from headway.engine.client.authority import check_task
 from headway.engine.tasks.registry import Registry, TaskSpec
 from headway.errors import BadInput, Busy, NotFound, Refused
-from headway.model.values.json import closest, seconds
+from headway.model.values.suggestions import closest
+from headway.model.values.times import seconds
 
 routes = Routes("direct")
 LONGEST_WAIT = 3_600.0

@@ -16,7 +16,7 @@ from headway.api.schemas.common import Body, PageSchema
 from headway.api.schemas.groups import GroupSchema, GroupWithStepsSchema, NewGroupBody, group_json
 from headway.engine.client.client import Client
 from headway.errors import BadInput
-from headway.model.values.json import closest
+from headway.model.values.suggestions import closest
 from headway.store.groups import views as group_views
 
 routes = Routes("groups")

@@ -38,7 +38,7 @@ from headway.errors import BadInput, NotFound
 from headway.model.groups.group import NewGroup, NewMember, unique_names
 from headway.model.jobs.actions import CLEARED
 from headway.model.jobs.job import NewJob
-from headway.model.values.json import instant
+from headway.model.values.times import instant
 from headway.store.groups.views import group_view
 from headway.store.jobs import views as job_views
 from headway.store.queue import queue_views

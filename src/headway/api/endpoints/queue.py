@@ -26,7 +26,7 @@ from headway.clock import micros
 from headway.engine.client import limits
 from headway.errors import BadInput
 from headway.model.access.permissions import Role, check_everybody
-from headway.model.values.json import instant, seconds
+from headway.model.values.times import instant, seconds
 from headway.store.queue import lane_views, lanes, queue_views
 
 routes = Routes("queue")

@@ -31,7 +31,7 @@ from headway.api.schemas.schedules import (
 from headway.engine.client.client import Client
 from headway.errors import BadInput
 from headway.model.schedules.definition import FIELDS, Definition, Schedule
-from headway.model.values.json import instant_text
+from headway.model.values.times import instant_text
 from headway.store import templates
 from headway.store.groups import views as group_views
 from headway.store.paging import Page

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from fastapi import Depends, Path
 from starlette.exceptions import HTTPException
 
-from headway.model.values.json import check_name
+from headway.model.values.names import check_name
 
 # Names contain no control characters, so this one can replace an encoded slash until the route is matched.
 STAND_IN = "\x1f"

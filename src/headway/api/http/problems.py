@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from headway import errors
-from headway.model.values.json import closest
+from headway.model.values.suggestions import closest
 
 log = logging.getLogger("headway")
 MEDIA_TYPE = "application/problem+json"

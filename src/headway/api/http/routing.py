@@ -23,7 +23,9 @@ from headway.engine import tracing
 from headway.engine.client.client import Client
 from headway.engine.client.idempotency import Replayed, complete
 from headway.model.access.permissions import Role, Visitor
-from headway.model.values.json import check_name, closest, from_json
+from headway.model.values.json import from_json
+from headway.model.values.names import check_name
+from headway.model.values.suggestions import closest
 from headway.model.webhooks.address import for_viewer
 from headway.store.db import Tx
 

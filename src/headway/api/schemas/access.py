@@ -21,7 +21,7 @@ from headway.api.schemas.common import (
 )
 from headway.model.access.permissions import Token
 from headway.model.access.tenants import Tenant
-from headway.model.values.json import instant_text
+from headway.model.values.times import instant_text
 
 # --- tokens -------------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from pydantic_core import CoreSchema
 from typing_extensions import TypedDict
 
 from headway.model.jobs.job import Actor
-from headway.model.values.json import instant_text
+from headway.model.values.times import instant_text
 
 T = TypeVar("T")
 V = TypeVar("V")

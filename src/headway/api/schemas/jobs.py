@@ -42,7 +42,7 @@ from headway.model.explain.blockers import Blocker, Explanation
 from headway.model.explain.forecast import Estimate
 from headway.model.jobs.job import Options, Run
 from headway.model.jobs.states import State
-from headway.model.values.json import instant_text
+from headway.model.values.times import instant_text
 from headway.store.jobs.views import JobView, LogLine, WorkReport
 from headway.store.workers import worker_name
 

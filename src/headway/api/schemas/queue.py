@@ -33,7 +33,7 @@ from headway.model.explain.snapshot import Pause
 from headway.model.jobs.job import Reservation
 from headway.model.queue.policies import Concurrency
 from headway.model.queue.target import TargetView
-from headway.model.values.json import instant_text
+from headway.model.values.times import instant_text
 from headway.store.queue.lane_views import LaneView
 from headway.store.queue.queue_views import WaitingJob
 

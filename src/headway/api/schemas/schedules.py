@@ -35,7 +35,7 @@ from headway.engine.client.schedules import Preview
 from headway.model.schedules import cron
 from headway.model.schedules.definition import Definition, Schedule, Tick
 from headway.model.templates import Template
-from headway.model.values.json import duration_text, instant_text
+from headway.model.values.times import duration_text, instant_text
 from headway.text.cron import sentence
 
 # --- templates ----------------------------------------------------------------------------------------------------

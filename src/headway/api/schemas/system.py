@@ -23,7 +23,7 @@ from headway.engine.monitoring.overview import Overview
 from headway.engine.tasks.registry import TaskSpec
 from headway.model.access.authority import ADMIN_TASKS
 from headway.model.jobs.job import Options
-from headway.model.values.json import instant_text
+from headway.model.values.times import instant_text
 from headway.store.jobs.views import Artifact, Counts, LogLine, SeenTask
 from headway.store.stats import Span, Spread, Stats
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Literal
 
 from headway.api.schemas.common import Instant, Json, Reader, Schema
-from headway.model.values.json import instant_text
+from headway.model.values.times import instant_text
 from headway.store.worker_views import WorkerView
 from headway.store.workers import worker_name
 

@@ -14,7 +14,7 @@ from headway.cli.backend.http_errors import missing_name
 from headway.cli.output import Json
 from headway.errors import NotFound
 from headway.model.schedules.definition import Definition
-from headway.model.values.json import instant_text
+from headway.model.values.times import instant_text
 from headway.store.paging import check_limit
 
 SCHEDULES, TEMPLATES = "/api/schedules", "/api/job-templates"

@@ -12,7 +12,7 @@ from headway.cli.output import Json
 from headway.errors import BadInput, NotFound
 from headway.model.jobs.filter import JobFilter
 from headway.model.jobs.states import State
-from headway.model.values.json import instant_text
+from headway.model.values.times import instant_text
 from headway.store.paging import MAX_LIMIT, check_limit
 
 if TYPE_CHECKING:

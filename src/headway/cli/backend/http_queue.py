@@ -8,7 +8,7 @@ from headway.cli.backend.base import fill
 from headway.cli.backend.connection import Link, given, part
 from headway.cli.output import Json
 from headway.model.queue.target import TargetState
-from headway.model.values.json import instant_text
+from headway.model.values.times import instant_text
 from headway.store.paging import check_limit
 
 

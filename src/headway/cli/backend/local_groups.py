@@ -11,7 +11,7 @@ from headway.api.schemas.schedules import in_words, preview_json, schedule_json,
 from headway.cli.backend.base import after, cut
 from headway.cli.output import Json
 from headway.model.schedules.definition import Definition, Schedule
-from headway.model.values.json import instant_text
+from headway.model.values.times import instant_text
 from headway.store import templates
 from headway.store.groups import views as group_views
 from headway.store.jobs import views as job_views

@@ -35,7 +35,7 @@ def ls(call: Invocation, status: Status = None, limit: Limit = 20, cursor: Curso
 
 def checked_status(given: str | None, known: Sequence[str]) -> str | None:
     from headway.errors import BadInput
-    from headway.model.values.json import closest
+    from headway.model.values.suggestions import closest
 
     if given is None:
         return None

@@ -49,7 +49,8 @@ def register(root: typer.Typer) -> None:
         ] = None,
     ) -> int:
         """Run a program while a resource is reserved for it: headway hold ollama -- ollama run llama3"""
-        from headway.model.values.json import check_name, seconds
+        from headway.model.values.names import check_name
+        from headway.model.values.times import seconds
 
         limit = None if wait is None else seconds(wait, field="--wait")
         target = _only_target(targets)

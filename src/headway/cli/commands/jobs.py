@@ -135,7 +135,7 @@ def wait(
     """Wait until jobs and their retries have ended or are held. Exits 1 if a job did not succeed."""
     from headway.cli.follow import succeeded
     from headway.cli.tables.jobs import job_table
-    from headway.model.values.json import seconds
+    from headway.model.values.times import seconds
 
     deadline = None if timeout is None else time.monotonic() + seconds(timeout, field="timeout")
     with call.backend() as backend:

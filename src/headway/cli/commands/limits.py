@@ -65,7 +65,7 @@ def _capacity(text: str) -> int | None:
 
 def concurrency_page(rules: Json) -> Table:
     from headway.cli.tables.pages import pairs
-    from headway.model.values.json import duration_text
+    from headway.model.values.times import duration_text
 
     aging = f"one priority for every {duration_text(rules['aging'])}" if rules["aging"] else "off"
     return pairs([("policy", rules["policy"]), ("targets", rules["targets"]), ("aging", aging)])

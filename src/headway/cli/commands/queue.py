@@ -42,7 +42,7 @@ def pause(
     """Pause the queue: no more jobs start. Running jobs continue."""
     from headway.cli import arguments
     from headway.errors import BadInput
-    from headway.model.values.json import seconds
+    from headway.model.values.times import seconds
 
     if duration is not None and not seconds(duration, field="--for"):
         raise BadInput("--for must be more than 0: write it like 10s, 5m or 1h30m", field="--for")

@@ -37,7 +37,7 @@ def register(root: typer.Typer) -> None:
         """Create a job of a task. A value that is not JSON is taken as text: words=800 topic=fog"""
         from headway.cli import arguments
         from headway.errors import BadInput
-        from headway.model.values.json import check_task_name
+        from headway.model.values.names import check_task_name
 
         if template is not None:  # the first word is then a param, not a task
             values = arguments.params([*([task] if task else []), *(pairs or [])], params)

@@ -229,7 +229,8 @@ def _moment(text: str, zone: str, field: str) -> int:
     from zoneinfo import ZoneInfo
 
     from headway.cli import arguments
-    from headway.model.values.json import instant, refuse
+    from headway.model.values.refuse import refuse
+    from headway.model.values.times import instant
 
     if _DAY.fullmatch(text):
         try:

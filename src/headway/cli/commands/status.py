@@ -90,7 +90,7 @@ def register(root: typer.Typer) -> None:
         interval: Annotated[str, typer.Option(metavar="DURATION", help="Time between two refreshes.")] = "1s",
     ) -> None:
         """Show status, running jobs and the queue, and refresh them until Ctrl-C."""
-        from headway.model.values.json import seconds
+        from headway.model.values.times import seconds
 
         pause = max(0.1, seconds(interval, field="interval"))
         with call.backend() as backend:

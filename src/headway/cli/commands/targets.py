@@ -54,7 +54,7 @@ def show(call: Invocation, name: Name) -> None:
 
 
 def _checked(name: str) -> str:
-    from headway.model.values.json import check_name
+    from headway.model.values.names import check_name
 
     return check_name(name, field="target")
 

@@ -166,7 +166,7 @@ def _announce(call: Invocation, app: App, roles: Sequence[str], served: Sequence
     from headway.cli.database.open import shown
     from headway.engine.client.tokens import any_token
     from headway.engine.supervisor import stop_signals
-    from headway.model.values.json import duration_text
+    from headway.model.values.times import duration_text
     from headway.tasks import BUILT_IN
 
     settings = app.settings

@@ -15,7 +15,7 @@ from headway.engine.client.client import Client
 from headway.engine.tasks.registry import unknown_text
 from headway.errors import BadInput, Refused, Unreachable
 from headway.model.jobs.retry import RetryPolicy
-from headway.model.values.json import check_name
+from headway.model.values.names import check_name
 from headway.store.db import Database, open_database
 from headway.store.migrations import refuse_newer, versions
 from headway.store.queue.lanes import unknown_resource

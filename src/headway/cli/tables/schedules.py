@@ -13,7 +13,7 @@ from headway.cli.tables.groups import word
 from headway.cli.tables.pages import created, pairs
 from headway.cli.tables.times import about, age, local, moment, relative
 from headway.clock import SECOND
-from headway.model.values.json import duration_text
+from headway.model.values.times import duration_text
 
 if TYPE_CHECKING:
     from rich.table import Table

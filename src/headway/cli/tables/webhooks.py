@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from headway.cli.output import Json, styled, table
 from headway.cli.tables.pages import created, pairs
 from headway.cli.tables.times import age, when
-from headway.model.values.json import duration_text
+from headway.model.values.times import duration_text
 
 if TYPE_CHECKING:
     from rich.table import Table

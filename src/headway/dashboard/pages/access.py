@@ -16,7 +16,7 @@ from headway.errors import BadInput, HeadwayError, NotFound, WrongState
 from headway.model.access.authority import KINDS
 from headway.model.access.permissions import Role, check_grant
 from headway.model.access.tenants import FIELDS, Tenant, Usage, read_limit
-from headway.model.values.json import whole
+from headway.model.values.names import whole
 from headway.store.access import tenants
 from headway.store.paging import make_cursor, read_cursor
 

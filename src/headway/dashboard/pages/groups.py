@@ -25,7 +25,7 @@ from headway.model.explain.blockers import sentence
 from headway.model.groups.group import Member
 from headway.model.groups.progress import StageStanding, standing, waits_for
 from headway.model.jobs.job import Actor
-from headway.model.values.json import whole
+from headway.model.values.names import whole
 from headway.store.groups import views as group_views
 from headway.store.groups.timeline import ROWS, Chart, chart, first_row
 from headway.store.groups.views import GroupView, StepView

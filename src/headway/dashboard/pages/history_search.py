@@ -14,7 +14,8 @@ from headway.errors import BadInput
 from headway.model.jobs.filter import JobFilter
 from headway.model.jobs.outcome import FailureKind
 from headway.model.jobs.states import State
-from headway.model.values.json import check_name, instant, whole
+from headway.model.values.names import check_name, whole
+from headway.model.values.times import instant
 
 # Quick choices of time: value and label. Days are those of the reader's zone.
 PERIODS = (

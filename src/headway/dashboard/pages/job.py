@@ -28,7 +28,9 @@ from headway.model.explain.durations import is_overdue
 from headway.model.jobs.available_actions import VERBS, closed_fields, needs_budget, prospects
 from headway.model.jobs.job import Actor, JobRecord, Options
 from headway.model.jobs.states import State
-from headway.model.values.json import from_json, instant_text, whole
+from headway.model.values.json import from_json
+from headway.model.values.names import whole
+from headway.model.values.times import instant_text
 from headway.model.webhooks.address import origin_of
 from headway.store.db import Tx
 from headway.store.jobs import available_actions

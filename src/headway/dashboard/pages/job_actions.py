@@ -18,7 +18,9 @@ from headway.model.jobs.actions import CLEARED, Cleared
 from headway.model.jobs.available_actions import done
 from headway.model.jobs.job import JobRecord
 from headway.model.jobs.states import State, Verb
-from headway.model.values.json import check_budget, from_json, instant, seconds
+from headway.model.values.json import from_json
+from headway.model.values.names import check_budget
+from headway.model.values.times import instant, seconds
 from headway.store.jobs import positions
 from headway.store.jobs import views as job_views
 

@@ -27,7 +27,7 @@ from headway.model.explain.blockers import on_page
 from headway.model.jobs.filter import JobFilter
 from headway.model.jobs.states import State
 from headway.model.schedules.definition import Schedule
-from headway.model.values.json import whole
+from headway.model.values.names import whole
 from headway.store.access import tenants
 from headway.store.db import Tx
 from headway.store.jobs import views as job_views

@@ -14,7 +14,8 @@ from headway.engine.client import limits
 from headway.errors import BadInput
 from headway.model.access.permissions import Role, may_set_limit
 from headway.model.queue.policies import BUILT_IN
-from headway.model.values.json import duration_text, seconds, whole
+from headway.model.values.names import whole
+from headway.model.values.times import duration_text, seconds
 from headway.store.queue import lane_views, lanes, occupancy
 
 pages = Pages("resources")

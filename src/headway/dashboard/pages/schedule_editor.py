@@ -21,7 +21,7 @@ from headway.errors import BadInput, HeadwayError, NotFound, Refused, WrongState
 from headway.model.access.permissions import Role
 from headway.model.schedules.definition import CATCH_UPS, FIELDS, OVERLAPS, Definition, Schedule, anchor_of
 from headway.model.schedules.timezones import zone_names
-from headway.model.values.json import whole
+from headway.model.values.names import whole
 from headway.text import schedules
 
 pages = Pages("schedule editor")

@@ -13,7 +13,9 @@ from headway.dashboard.page import Form
 from headway.errors import HeadwayError
 from headway.model.schedules.definition import Definition, Schedule
 from headway.model.schedules.timezones import check_zone
-from headway.model.values.json import duration_text, from_json, instant, instant_text, refuse
+from headway.model.values.json import from_json
+from headway.model.values.refuse import refuse
+from headway.model.values.times import duration_text, instant, instant_text
 
 TIMING = ("when", "cron", "interval", "times", "timezone", "start", "end")
 FIELDS = (

@@ -23,7 +23,9 @@ from headway.model.event import Event
 from headway.model.groups.group import Group
 from headway.model.jobs.job import Actor
 from headway.model.schedules.definition import Schedule, StepWish, stages_of
-from headway.model.values.json import from_json, instant_text, refuse
+from headway.model.values.json import from_json
+from headway.model.values.refuse import refuse
+from headway.model.values.times import instant_text
 from headway.store import templates
 from headway.store.groups import views as group_views
 from headway.store.jobs import views as job_views

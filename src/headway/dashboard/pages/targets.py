@@ -11,7 +11,7 @@ from headway.model.jobs.filter import JobFilter
 from headway.model.jobs.job import Actor
 from headway.model.queue.target import TargetState, TargetView, check_paused
 from headway.model.values import state_names
-from headway.model.values.json import check_name
+from headway.model.values.names import check_name
 from headway.store.db import Tx
 from headway.store.jobs import views as job_views
 from headway.store.jobs.views import JobView

@@ -20,7 +20,8 @@ from headway.errors import BadInput, HeadwayError, Refused, WrongState
 from headway.model.access.permissions import Role
 from headway.model.jobs.job import ON_ERROR, ON_LOST
 from headway.model.templates import FIELDS, Template
-from headway.model.values.json import from_json, whole
+from headway.model.values.json import from_json
+from headway.model.values.names import whole
 
 pages = Pages("template editor")
 # How each field of a template is read from the form, and written into it; the others are text.

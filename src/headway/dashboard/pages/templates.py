@@ -21,7 +21,8 @@ from headway.model.access.authority import ADMIN_TASKS
 from headway.model.access.permissions import Role
 from headway.model.jobs.job import Actor
 from headway.model.templates import WISHES, Template
-from headway.model.values.json import from_json, step, whole
+from headway.model.values.json import from_json, step
+from headway.model.values.names import whole
 from headway.store import templates
 from headway.store.jobs import views as job_views
 from headway.store.paging import make_cursor, read_cursor

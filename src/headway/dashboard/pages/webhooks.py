@@ -16,7 +16,7 @@ from headway.dashboard.page import Form, PageRequest, Pages
 from headway.engine.client.webhooks import STATUSES
 from headway.model.access.permissions import Role
 from headway.model.jobs.job import Actor
-from headway.model.values.json import whole
+from headway.model.values.names import whole
 from headway.model.webhooks import webhook as model
 from headway.model.webhooks.webhook import Delivery, Endpoint, Try
 from headway.store.jobs import views as job_views

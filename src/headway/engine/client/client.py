@@ -25,7 +25,8 @@ from headway.model.jobs import actions
 from headway.model.jobs.actions import Change
 from headway.model.jobs.job import Actor, JobRecord, NewJob, Reservation
 from headway.model.jobs.retry import RetryPolicy
-from headway.model.values.json import check_budget, to_json
+from headway.model.values.json import to_json
+from headway.model.values.names import check_budget
 from headway.store.db import Database, Tx
 from headway.store.groups import advance as groups
 from headway.store.jobs import changes as jobs

@@ -12,7 +12,8 @@ from headway.model.jobs import actions
 from headway.model.jobs.actions import Change
 from headway.model.jobs.job import JobRecord
 from headway.model.jobs.states import State, Verb
-from headway.model.values.json import check_priority, to_json
+from headway.model.values.json import to_json
+from headway.model.values.names import check_priority
 from headway.store.db import Tx
 from headway.store.groups import advance as groups
 from headway.store.jobs import changes as jobs

@@ -12,7 +12,7 @@ from headway.errors import WrongState
 from headway.model.groups import group as group_group
 from headway.model.groups.group import Group, Member, NewGroup, NewMember
 from headway.model.jobs.job import JobRecord, NewJob, Options
-from headway.model.values.json import check_name
+from headway.model.values.names import check_name
 from headway.store.access import tenants
 from headway.store.db import Tx
 from headway.store.groups import advance as groups

@@ -17,7 +17,7 @@ from headway.model.access.tenants import Tenant
 from headway.model.jobs.job import JobRecord, Reservation
 from headway.model.schedules.definition import Schedule
 from headway.model.templates import Template
-from headway.model.values.json import check_name
+from headway.model.values.names import check_name
 from headway.model.webhooks.webhook import Delivery, Endpoint
 from headway.store import idempotency, templates
 from headway.store.access import tenants, tokens

@@ -14,7 +14,8 @@ from headway.errors import BadInput, NotFound, Refused, WrongState
 from headway.model.access.permissions import may_set_limit
 from headway.model.jobs.job import Actor
 from headway.model.queue.policies import Concurrency, find
-from headway.model.values.json import closest, duration_text
+from headway.model.values.suggestions import closest
+from headway.model.values.times import duration_text
 from headway.store import worker_views
 from headway.store.db import Database, Tx
 from headway.store.queue import lanes

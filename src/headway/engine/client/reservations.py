@@ -10,7 +10,8 @@ from headway.engine.client import idempotency
 from headway.engine.direct import reservations
 from headway.errors import BadInput, WrongState
 from headway.model.jobs.job import Reservation
-from headway.model.values.json import check_resources, duration_text, seconds
+from headway.model.values.names import check_resources
+from headway.model.values.times import duration_text, seconds
 from headway.store.db import Tx
 from headway.store.queue.lanes import BucketCache, find_target
 

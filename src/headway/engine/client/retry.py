@@ -17,7 +17,7 @@ from headway.model.groups.group import Group
 from headway.model.jobs import actions
 from headway.model.jobs.job import JobRecord, Options
 from headway.model.jobs.states import State, Verb
-from headway.model.values.json import check_budget, check_priority
+from headway.model.values.names import check_budget, check_priority
 from headway.store.db import Tx
 from headway.store.groups import advance as groups
 from headway.store.jobs import changes as jobs

@@ -27,7 +27,9 @@ from headway.model.jobs.job import Actor
 from headway.model.schedules import cron
 from headway.model.schedules.definition import ORIGINS, WHAT, Definition, Schedule, Tick, anchor_of
 from headway.model.schedules.ticks import next_due, times_of
-from headway.model.values.json import check_name, instant, instant_text, refuse
+from headway.model.values.names import check_name
+from headway.model.values.refuse import refuse
+from headway.model.values.times import instant, instant_text
 from headway.store.access import tenants
 from headway.store.db import Tx
 from headway.store.groups import advance as groups

@@ -17,7 +17,8 @@ from headway.model import templates as model
 from headway.model.access import authority as rule
 from headway.model.jobs.job import NewJob
 from headway.model.templates import Template
-from headway.model.values.json import check_name, check_resources, check_task_name, to_json
+from headway.model.values.json import to_json
+from headway.model.values.names import check_name, check_resources, check_task_name
 from headway.store import templates
 from headway.store.db import Tx
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from headway.clock import micros
 from headway.errors import NotFound
 from headway.model.access.permissions import BYTES, PREFIX, Role, Token, Visitor, fingerprint, hint_of, looks_like_token
-from headway.model.values.json import check_name, instant, refuse, seconds
+from headway.model.values.names import check_name
+from headway.model.values.refuse import refuse
+from headway.model.values.times import instant, seconds
 from headway.store.access import sessions, tokens
 from headway.store.db import Database, Tx
 

@@ -18,7 +18,7 @@ from headway.engine.worker.lease import Lease
 from headway.engine.worker.reconciliation import Reconciliation
 from headway.errors import Busy, HeadwayError, LeaseLost, Unreachable, is_unsure
 from headway.model.jobs.job import Actor
-from headway.model.values.json import duration_text
+from headway.model.values.times import duration_text
 from headway.store import workers
 from headway.store.db import Database, Tx
 from headway.store.queue import reservations

@@ -29,7 +29,7 @@ from headway.engine.execution.exhausted import is_exhausted
 from headway.engine.execution.outcome import ending, outcome_from_dict
 from headway.engine.execution.own_variables import own_settings
 from headway.model.jobs.outcome import Failed, FailureKind, Lost, NeverBegan, Outcome, StoppedByRequest
-from headway.model.values.json import duration_text
+from headway.model.values.times import duration_text
 
 GRACE = 10.0
 CLOSE_SECONDS = 2.0

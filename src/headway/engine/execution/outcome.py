@@ -28,7 +28,8 @@ from headway.model.jobs.outcome import (
     Skipped,
     StoppedByRequest,
 )
-from headway.model.values.json import seconds, to_json
+from headway.model.values.json import to_json
+from headway.model.values.times import seconds
 
 ERROR_LIMIT = 16 * 1024
 _HEAD_LIMIT = 4 * 1024

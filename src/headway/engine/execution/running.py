@@ -30,7 +30,7 @@ from headway.errors import BadInput, HeadwayError, LeaseLost
 from headway.model.groups.group import references
 from headway.model.jobs.job import Carried, Claim, Options
 from headway.model.jobs.outcome import Failed, FailureKind, Lost, NeverBegan, Outcome, StoppedByRequest
-from headway.model.values.json import duration_text
+from headway.model.values.times import duration_text
 
 log = logging.getLogger("headway")
 

@@ -12,7 +12,7 @@ from headway.errors import BadInput
 from headway.model.checks import OVERDUE, Answer, Finding, broken, look, ok
 from headway.model.explain.forecast import span
 from headway.model.schedules.definition import Schedule
-from headway.model.values.json import instant_text
+from headway.model.values.times import instant_text
 from headway.model.webhooks.webhook import Endpoint
 from headway.store import stats
 from headway.store.schedules import schedules

@@ -14,7 +14,7 @@ from headway.errors import JobFailed
 from headway.model.explain.blockers import Explanation
 from headway.model.jobs import job as stored
 from headway.model.jobs.states import State
-from headway.model.values.json import instant
+from headway.model.values.times import instant
 from headway.store.jobs import changes as jobs
 from headway.store.queue import queue_views
 

@@ -17,7 +17,8 @@ from headway.engine.tasks.signature import Signature
 from headway.errors import BadInput, NotFound
 from headway.model.jobs.job import Options
 from headway.model.jobs.retry import RetryPolicy
-from headway.model.values.json import check_task_name, closest
+from headway.model.values.names import check_task_name
+from headway.model.values.suggestions import closest
 
 ISOLATIONS = ("async", "process", "thread")
 _PROGRAMS = ("__main__", MAIN_MODULE)

@@ -16,7 +16,8 @@ from inspect import Parameter
 from typing import Annotated, Any, Literal, NewType, NotRequired, Required, Union
 
 from headway.errors import BadInput
-from headway.model.values.json import closest, step
+from headway.model.values.json import step
+from headway.model.values.suggestions import closest
 
 MOST_PROBLEMS = 20
 

@@ -17,15 +17,9 @@ from headway.engine.webhooks.url_policy import refuse_closed
 from headway.errors import BadInput
 from headway.model.jobs.job import ON_ERROR, ON_LOST, ON_SHUTDOWN, NewJob, Options, check_choice
 from headway.model.jobs.retry import RetryPolicy
-from headway.model.values.json import (
-    check_budget,
-    check_name,
-    check_priority,
-    check_resources,
-    instant,
-    seconds,
-    to_json,
-)
+from headway.model.values.json import to_json
+from headway.model.values.names import check_budget, check_name, check_priority, check_resources
+from headway.model.values.times import instant, seconds
 from headway.model.webhooks.webhook import JOB_EVENTS, check_events, check_url
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ import httpcore
 
 from headway.engine.execution.context import clean
 from headway.engine.webhooks.url_policy import not_there
-from headway.model.values.json import duration_text
+from headway.model.values.times import duration_text
 from headway.model.webhooks.blocked_networks import forbidden
 from headway.model.webhooks.webhook import Outcome
 

@@ -18,7 +18,7 @@ from headway.model.jobs.job import Actor, Claim, JobRecord, Options
 from headway.model.jobs.outcome import NEVER_BEGAN, Completed, Failed, FailureKind, NeverBegan, Outcome
 from headway.model.jobs.retry import paid
 from headway.model.jobs.states import NOT_STOPPING, State
-from headway.model.values.json import duration_text
+from headway.model.values.times import duration_text
 from headway.store.db import Tx
 from headway.store.groups import advance as groups
 from headway.store.jobs import changes as jobs

@@ -13,7 +13,7 @@ from headway.errors import Refused
 from headway.model.access.permissions import Role
 from headway.model.groups.group import RESULT, references
 from headway.model.templates import Template
-from headway.model.values.json import refuse
+from headway.model.values.refuse import refuse
 
 # These tasks execute any code in their params, with the permissions of the worker's user.
 ADMIN_TASKS = frozenset({"command", "powershell", "sql"})

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from headway.errors import NotFound, Refused
 from headway.model.jobs.job import Actor
 from headway.model.schedules.definition import Definition
-from headway.model.values.json import refuse
+from headway.model.values.refuse import refuse
 
 PREFIX = "hw_"
 SESSION_PREFIX = "hws_"

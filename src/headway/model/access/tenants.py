@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, replace
 
 from headway.errors import Refused
 from headway.model.access.authority import KINDS
-from headway.model.values.json import check_name, refuse
+from headway.model.values.names import check_name
+from headway.model.values.refuse import refuse
 
 MOST = 1_000_000_000
 EVERYBODY = "*"

@@ -16,7 +16,8 @@ from typing import Any, Protocol
 from headway.errors import BadInput
 from headway.model.jobs.job import NewJob
 from headway.model.jobs.states import State
-from headway.model.values.json import check_name, closest
+from headway.model.values.names import check_name
+from headway.model.values.suggestions import closest
 
 log = logging.getLogger("headway")
 MODES = ("sequential", "parallel", "staged")

@@ -8,7 +8,8 @@ from typing import Any
 
 from headway.model.jobs.states import State
 from headway.model.values import state_names
-from headway.model.values.json import check_name, instant, instant_text
+from headway.model.values.names import check_name
+from headway.model.values.times import instant, instant_text
 
 
 @dataclass(frozen=True, slots=True)

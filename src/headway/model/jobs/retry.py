@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from headway.model.jobs.outcome import FailureKind
-from headway.model.values.json import MAX_SECONDS
+from headway.model.values.times import MAX_SECONDS
 
 # A retry with the same params, or beyond the same cap, would fail again.
 NEVER_RETRIED = frozenset({FailureKind.BAD_PARAMS, FailureKind.BUDGET})

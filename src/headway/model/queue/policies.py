@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from headway.errors import BadInput
-from headway.model.values.json import check_name
+from headway.model.values.names import check_name
 
 GLOBAL = "global"
 BUILT_IN = ("global", "per_task", "per_resource")

@@ -12,7 +12,8 @@ from datetime import datetime
 from functools import lru_cache
 from typing import NoReturn
 
-from headway.model.values.json import closest, refuse
+from headway.model.values.refuse import refuse
+from headway.model.values.suggestions import closest
 
 MAX_TEXT = 1000
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from headway.errors import BadInput
 from headway.model.schedules import cron
-from headway.model.values.json import MAX_NAME
+from headway.model.values.names import MAX_NAME
 
 # A value's blanks are stripped later: a pattern that strips them looks at each of them many times.
 _SETTING = re.compile(r"""\s*("[^"]*"|'[^']*'|[A-Za-z_][A-Za-z0-9_]*)\s*=(.*)""")

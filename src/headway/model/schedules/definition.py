@@ -16,19 +16,11 @@ from typing import Any
 from headway.errors import BadInput
 from headway.model.groups.group import failure_policy, unique_names
 from headway.model.schedules import cron
-from headway.model.values.json import (
-    check_name,
-    check_note,
-    check_task_name,
-    closest,
-    duration_text,
-    from_json,
-    instant,
-    instant_text,
-    refuse,
-    seconds,
-    to_json,
-)
+from headway.model.values.json import check_note, from_json, to_json
+from headway.model.values.names import check_name, check_task_name
+from headway.model.values.refuse import refuse
+from headway.model.values.suggestions import closest
+from headway.model.values.times import duration_text, instant, instant_text, seconds
 
 OVERLAPS = ("skip", "queue", "allow", "cancel_running")
 CATCH_UPS = ("last", "none", "all")

@@ -12,7 +12,8 @@ from datetime import UTC, date, datetime
 from functools import cache, lru_cache
 from zoneinfo import ZoneInfo, available_timezones
 
-from headway.model.values.json import refuse, similar
+from headway.model.values.refuse import refuse
+from headway.model.values.suggestions import similar
 
 DAY = 86_400
 LAST_YEAR = 9998  # a zone ahead of UTC must stay within Python's calendar

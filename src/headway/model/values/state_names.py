@@ -8,7 +8,7 @@ from headway.errors import BadInput
 from headway.model.jobs.outcome import FailureKind
 from headway.model.jobs.states import State
 from headway.model.queue.target import TargetState
-from headway.model.values.json import closest
+from headway.model.values.suggestions import closest
 
 _ALSO = {"CANCELED": "CANCELLED", "SUCCESS": "COMPLETED", "PENDING": "WAITING", "PROCESSING": "RUNNING"}
 

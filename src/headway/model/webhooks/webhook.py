@@ -10,7 +10,9 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from headway.errors import BadInput
-from headway.model.values.json import check_note, closest, refuse
+from headway.model.values.json import check_note
+from headway.model.values.refuse import refuse
+from headway.model.values.suggestions import closest
 
 JOB_EVENTS = (
     "job.run.completed",

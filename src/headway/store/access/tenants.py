@@ -11,7 +11,7 @@ from headway.errors import BadInput, NotFound
 from headway.model.access.tenants import DEFAULT, Allowance, Tenant, Usage, inactive, over_limit
 from headway.model.event import NewEvent
 from headway.model.jobs.job import Actor
-from headway.model.values.json import closest
+from headway.model.values.suggestions import closest
 from headway.store import events
 from headway.store.db import Row, Tx
 

@@ -14,7 +14,7 @@ from headway.model.explain.snapshot import Pause
 from headway.model.jobs.job import SYSTEM, Actor
 from headway.model.queue.capacity import Bucket
 from headway.model.queue.policies import GLOBAL, Concurrency
-from headway.model.values.json import closest
+from headway.model.values.suggestions import closest
 from headway.store import events
 from headway.store.db import Database, Row, Tx
 from headway.store.webhooks.outbox import expect_job_hooks

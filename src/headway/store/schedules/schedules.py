@@ -15,7 +15,8 @@ from headway.errors import BadInput, NotFound, WrongState
 from headway.model.event import NewEvent
 from headway.model.jobs.job import Actor
 from headway.model.schedules.definition import Schedule, Tick
-from headway.model.values.json import closest, instant_text
+from headway.model.values.suggestions import closest
+from headway.model.values.times import instant_text
 from headway.store import events
 from headway.store.db import Row, Tx
 from headway.store.paging import Page, check_limit, make_cursor, read_cursor
