@@ -96,7 +96,7 @@ def test_a_form_that_fails_says_why_and_stays(tabs: Tabs) -> None:
     json = "application/problem+json"
     said = page.locator("#said .banner.bad")
     for status, kind, body, words in (
-        (500, "text/plain", "Internal Server Error", "Headway made a mistake"),
+        (500, "text/plain", "Internal Server Error", "Internal error of Headway"),
         (503, json, '{"detail": "the database cannot be reached"}', "the database cannot be reached"),
         (403, "text/html", "<main><p class='banner bad'>not <b>you</b></p></main>", "not you"),
     ):

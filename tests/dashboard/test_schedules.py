@@ -246,7 +246,7 @@ def test_writing_and_running_a_schedule_in_a_browser(tabs: Tabs, desk: Site) -> 
     work(desk)
     expect(page.locator("#execution-1")).to_contain_text("COMPLETED")
     page.locator("summary", has_text="Disable").click()
-    page.get_by_label("Why").fill("for now")
+    page.get_by_label("Reason").fill("for now")
     page.get_by_role("button", name="Disable it").click()
     expect(page.locator("#head")).to_contain_text("Reason: for now")
     page.get_by_role("button", name="Undo").click()

@@ -322,9 +322,12 @@ class _Ledger:
                 yield f"{fired} missed ticks up to {tick.nominal_at} fired at {tick.decided_at}, and the cap is {cap}"
             elif tick.outcome == "MISSED" and reign.catch_up == "all" and tick.until > by + GRACE - reign.window:
                 tried = [one for one in decision if one.outcome in ("FIRED", "SKIPPED") and one.reason != OUTSIDE]
-                chosen = sum(one.times for one in tried if one.decided_at - one.nominal_at > GRACE)
+                chosen = sum(one.times for one in tried if self._was_late(one))
                 if chosen < cap:
                     yield f"{tick.name} until {tick.until}, within the window, and only {chosen} of {cap} fired"
+
+    def _was_late(self, tick: Tick) -> bool:
+        return tick.decided_at - tick.nominal_at > self._reign(tick.nominal_at).tolerance(tick.nominal_at)
 
     def _expected(self) -> Iterator[str]:
         """Checks that the row knows when the next tick has to be decided."""
