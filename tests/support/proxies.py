@@ -29,7 +29,7 @@ def program(name: str) -> str:
     if found is None:
         if shutil.which("apt-get") is None or os.geteuid() != 0:
             raise RuntimeError(f"no {name}: install it (apt install {name})")
-        install("--no-install-recommends", name)
+        install(name)
         found = shutil.which(name, path=_PLACES)
     assert found is not None, f"{name} was installed and cannot be found"
     return found
