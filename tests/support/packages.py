@@ -16,7 +16,8 @@ def install(*packages: str) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     with Path(tempfile.gettempdir(), "headway-tests-apt.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        install = ["apt-get", "-o", "DPkg::Lock::Timeout=300", "install", "-y", "-qq", "--no-install-recommends", *packages]
-        # An installation that was killed leaves packages unpacked, and apt refuses every other one until they are configured.
+        options = ["-y", "-qq", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300"]
+        install = ["apt-get", "install", *options, *packages]
+        # A killed installation leaves packages unpacked. Until they are configured, apt refuses every other one.
         for command in (["dpkg", "--configure", "-a"], ["apt-get", "update", "-qq"], install):
             subprocess.run(command, check=True, timeout=INSTALL_SECONDS, env=environment, stdout=subprocess.DEVNULL)
