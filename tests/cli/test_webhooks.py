@@ -120,8 +120,9 @@ def test_what_became_of_a_delivery(cli: Here, app: App, database: Database) -> N
         (1, "FAILED", None),
     ]
     assert cli("webhooks", "deliveries", 1, "--status", "failed", "--json").done().data["items"] == [found[1]]
-    fields = ["delivery_id", "event_id", "event", "endpoint_id", "status", "tries", "next_try_at", "last_status_code"]
+    fields = ["delivery_id", "event_id", "event", "webhook_id", "status", "tries", "next_try_at", "last_status_code"]
     assert {*fields, "last_error", "created_at", "delivered_at"} <= found[0].keys()
+    assert (found[0]["webhook_id"], found[0]["endpoint_id"]) == (1, 1), "the former name is an alias"
     assert cli("verify", "--quiet", "--json").done().data["findings"] == []
 
 

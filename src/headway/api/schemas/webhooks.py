@@ -92,7 +92,11 @@ class DeliverySchema(Schema[Delivery]):
     event_id: int | None = _delivery(lambda delivery: delivery.event_id)
     event: str = _delivery(lambda delivery: delivery.event)
     # Null for a delivery to the job's `webhook_url`.
-    endpoint_id: int | None = _delivery(lambda delivery: delivery.endpoint_id or None)
+    webhook_id: int | None = _delivery(lambda delivery: delivery.endpoint_id or None)
+    # The former name of `webhook_id`, until the next version of the API.
+    endpoint_id: Annotated[int | None, Field(deprecated=True)] = _delivery(
+        lambda delivery: delivery.endpoint_id or None
+    )
     job_id: int | None = _delivery(lambda delivery: delivery.job_id)
     url: str | None = _delivery(lambda delivery: delivery.url)
     message_id: str | None = _delivery(lambda delivery: delivery.message_id)

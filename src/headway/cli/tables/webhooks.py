@@ -75,7 +75,7 @@ def delivery_page(delivery: Json, now: int) -> Table:
             ("delivery", str(delivery["delivery_id"])),
             ("event", delivery["event"]),
             ("job", delivery["job_id"]),
-            ("to", f"webhook {delivery['endpoint_id']}" if delivery["endpoint_id"] else delivery["url"]),
+            ("to", f"webhook {delivery['webhook_id']}" if delivery["webhook_id"] else delivery["url"]),
             ("status", _word(delivery["status"])),
             ("tries", f"{delivery['tries']} of {delivery['max_tries']}"),
             ("next try", "now" if being_sent else when(next_try, now)),
