@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headway.app import App
-from tests.support.cli import PATIENCE, PROGRAM, Here, environment, running, until, with_database
+from tests.support.cli import PATIENCE, PROGRAM, Here, environment, line_of, running, until, with_database
 
 pytestmark = pytest.mark.shown
 
@@ -82,3 +82,17 @@ def test_an_app_that_swallows_the_exit_does_not_swallow_the_signal(folder: Path)
         until((folder / "importing").exists)
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_further_stop_signals_do_not_change_the_exit_code(folder: Path, number: signal.Signals) -> None:
+    """They arrive until the process is gone, also while the interpreter takes itself apart."""
+    with running("work", cwd=folder, database=str(folder / "headway.db")) as process:
+        line_of(process.stderr, "stops it")
+
+        def ended() -> bool:
+            process.send_signal(number)
+            return process.poll() is not None
+
+        until(ended, "the end")
+        assert process.returncode == 0

@@ -44,8 +44,9 @@ class Flag:
         self.end, self.begin = os.pipe()
 
     def set(self) -> None:
-        self.up = True
-        os.write(self.begin, b".")
+        if not self.up:  # once: a pipe that is full would block the handler
+            self.up = True
+            os.write(self.begin, b".")
 
     def is_set(self) -> bool:
         return self.up

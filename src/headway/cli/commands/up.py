@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -218,7 +219,14 @@ def _exit_on_sigterm() -> Wakeup:
 
     forks.own_signal(signal.SIGTERM, leave)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # blocked by a restart
+    atexit.register(_ignore_stop_signals)
     return asked
+
+
+def _ignore_stop_signals() -> None:
+    """Keeps the exit code: Python's last steps restore the default handlers, and a further signal would kill there."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _on_signals(supervisor: Supervisor, grace: float) -> None:
