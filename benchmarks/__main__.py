@@ -103,7 +103,7 @@ def show(results: Sequence[Result], chosen: argparse.Namespace, about: str) -> N
     if chosen.json:
         print(json.dumps(as_json(results, quick=chosen.quick, caption=about), indent=2))
         return
-    # Where nobody looks at the width (a file, a pipe), lines are not folded to 80 columns.
+    # Without a terminal (a file, a pipe), lines are not folded to 80 columns.
     console = Console() if sys.stdout.isatty() else Console(width=180)
     console.print(table(results, quick=chosen.quick, caption=about))
 

@@ -29,7 +29,7 @@ Medians = Mapping[str, Reading]  # by the contender's label
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """Someone who takes part: a function called with the URLs of its fresh databases and with its settings.
+    """A contender: a function called with the URLs of its fresh databases and with its settings.
 
     `quick` replaces settings in a quick run, `needs` names the modules without which it is "not installed",
     `limit` is when it is stopped.
@@ -151,7 +151,7 @@ def at_most(ours: str, value: str, bound: float, unit: str, *, name: str = "") -
 
 @dataclass(slots=True)
 class Bench:
-    """Where a run takes place: a folder on disk, and a PostgreSQL once somebody needs it."""
+    """Where a run takes place: a folder on disk, and a PostgreSQL once a contender needs it."""
 
     folder: Path
     quick: bool

@@ -1,4 +1,4 @@
-"""The measurements: who stands beside whom, with which settings, and what is wanted of us."""
+"""The measurements: the contenders of each, their settings, and our goal."""
 
 from __future__ import annotations
 

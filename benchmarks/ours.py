@@ -1,6 +1,6 @@
 """Headway's own contenders. Every function gets the URL of a fresh, empty database, as `App(database=…)` takes it:
 a path for SQLite, postgresql://… for PostgreSQL. It fills in what it needs, starts its clock, and returns jobs per
-second, or several named values. It runs in a process of its own. What is not built raises NotImplementedError.
+second, or several named values. It runs in a process of its own. A missing feature raises NotImplementedError.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A PostgreSQL for the benchmarks: HEADWAY_TEST_POSTGRES, or a server of our own in a folder on disk.
 
 Every contender gets databases that did not exist before and do not exist after. Dropping one makes the server
-write a checkpoint, so that nobody pays for the pages of the contender before.
+write a checkpoint, so that no contender pays for the pages of the one before.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Postgres:
 
     @contextmanager
     def databases(self, count: int) -> Iterator[list[str]]:
-        """`count` new, empty databases, dropped at the end whoever is still connected."""
+        """`count` new, empty databases, dropped at the end, also while clients are connected."""
         names = [f"headway_bench_{os.getpid()}_{next(self._numbers)}" for _ in range(count)]
         with psycopg.connect(self._url, autocommit=True) as connection:
             for name in names:
@@ -72,7 +72,7 @@ def own_server(folder: Path, settings: Mapping[str, str]) -> Iterator[str]:
 
 
 def check(url: str, wanted: Mapping[str, str]) -> None:
-    """Can it be reached, and does it sync its commits? One that does not would flatter everybody."""
+    """Can it be reached, and does it sync its commits? A server that does not would flatter every contender."""
     with psycopg.connect(url) as connection:
         for name, value in wanted.items():
             found = connection.execute("select current_setting(%s)", [name]).fetchone()

@@ -102,7 +102,7 @@ def family(pid: int) -> list[int]:
 
 
 def cost(pid: int, seconds: float) -> dict[str, float]:
-    """What a process and its children use while nothing is asked of them: % of a core, and MiB."""
+    """Returns what an idle process and its children use: % of a core, and MiB."""
     pids = family(pid)
     before = sum(map(cpu_seconds, pids))
     time.sleep(seconds)

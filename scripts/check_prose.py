@@ -10,9 +10,10 @@ import io
 import re
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+ROOTS = ("src/headway", "docs", "scripts", "benchmarks", "examples", "README.md", "CHANGELOG.md", "CONTRIBUTING.md")
 FIRST_LINE = 80
 # Subjects without a noun of the glossary.
 HEADLESS = re.compile(r"\b(somebody|nobody|whoever|anybody|everybody|whatever is|who(?= [a-z]+s\b))\b", re.IGNORECASE)
@@ -36,8 +37,11 @@ OLD_WORDS = {
 OLD = re.compile(r"\b(" + "|".join(map(re.escape, OLD_WORDS)) + r")\b", re.IGNORECASE)
 
 # Python is parsed; of the others each line is read.
-CHECKED = {".py", ".html", ".js", ".css"}
+CHECKED = {".py", ".html", ".js", ".css", ".md"}
+# The page with the rules quotes sentences that break them.
+RULES = Path("docs", "style.md")
 # Names in quotation marks or after a dot are identifiers, not words.
+CODE = re.compile(r"`[^`]*`")
 NAMES = re.compile(r"(?<=[\w\]])\.[a-z_]+\b|(?<=[\"'])[a-z_]+(?=[\"'])")
 
 
@@ -88,18 +92,36 @@ def page_mistakes(text: str) -> Iterator[tuple[int, str]]:
             yield number, f"“{match[0]}”: write “{OLD_WORDS[match[0].lower()]}”"
 
 
+def markdown_mistakes(text: str) -> Iterator[tuple[int, str]]:
+    """Yields the line and the reason of every sentence of a page that breaks a rule; code is left out."""
+    in_code = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            in_code = not in_code
+        elif not in_code:
+            yield from sentences(number, CODE.sub("code", line))
+
+
+def check_of(path: Path) -> Callable[[str], Iterator[tuple[int, str]]]:
+    """Returns the check for files of this kind."""
+    return {".py": mistakes, ".md": markdown_mistakes}.get(path.suffix, page_mistakes)
+
+
 def files_below(root: Path) -> list[Path]:
     """Returns the files of a folder that are checked; a file stands for itself."""
-    return sorted(path for path in root.rglob("*") if path.suffix in CHECKED) if root.is_dir() else [root]
+    return sorted(filter(is_checked, root.rglob("*"))) if root.is_dir() else [root]
+
+
+def is_checked(path: Path) -> bool:
+    return path.suffix in CHECKED and not path.match(str(RULES))
 
 
 def main(*roots: str) -> int:
     """Prints every mistake below these roots; returns 1 if there is one."""
     count = 0
-    for root in roots or ("src/headway",):
+    for root in roots or ROOTS:
         for path in files_below(Path(root)):
-            check = mistakes if path.suffix == ".py" else page_mistakes
-            for line, reason in sorted(check(path.read_text())):
+            for line, reason in sorted(check_of(path)(path.read_text())):
                 print(f"{path}:{line}: {reason}")
                 count += 1
     if count:

@@ -29,6 +29,25 @@ def test_a_docstring_is_checked_for_headless_sentences() -> None:
     assert list(CHECK["mistakes"]('"""Decides which jobs may join."""\n')) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("# Access\n\nWhoever reads it once has it.", [3, 3]),
+        ("It waits for nothing. Who holds it\nends.", [1, 1]),
+        ("```toml\n# nobody\n```\nThe kind is `everybody`.", []),
+        ("The caller gets the answer.", []),
+    ],
+)
+def test_a_page_of_the_docs_is_checked_outside_its_code(text: str, lines: list[int]) -> None:
+    assert [line for line, _ in CHECK["markdown_mistakes"](text)] == lines
+
+
+def test_every_page_but_the_one_with_the_rules_is_checked() -> None:
+    pages = {path.as_posix() for path in CHECK["files_below"](Path("docs"))}
+    assert "docs/glossary.md" in pages
+    assert "docs/style.md" not in pages
+
+
 def test_the_files_of_the_dashboard_are_among_those_checked(tmp_path: Path) -> None:
     for name in ("page.html", "live.js", "base.css", "module.py", "picture.svg"):
         (tmp_path / name).write_text("")

@@ -1,4 +1,4 @@
-"""What both databases share: the tables, the jobs, and rates at the beginning and the end of a drain."""
+"""Shared by both databases: the tables, the jobs, and rates at the beginning and the end of a drain."""
 
 from __future__ import annotations
 
