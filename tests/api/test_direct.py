@@ -26,7 +26,7 @@ from tests.support.service import Site, running, shop
 from tests.support.waiting import until
 from tests.support.wire import fits, neighbour
 
-PATIENCE = 30.0
+PATIENCE = 55.0
 
 
 class Doors:

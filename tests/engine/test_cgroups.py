@@ -23,7 +23,7 @@ from tests.support.waiting import until
 from tests.system.test_daemons import read_pids
 
 TASKS = "tests.support.tasks_with_daemons"
-DEADLINE = 30.0
+DEADLINE = 55.0
 
 # Starts a child and its work, says the child's pid and tag, and waits to be killed.
 _WORKER = f"""

@@ -37,7 +37,7 @@ from tests.support import tasks_for_worker
 from tests.support.deadlines import join
 from tests.support.waiting import until
 
-PATIENCE = 30.0
+PATIENCE = 55.0
 QUICK = {"heartbeat": 0.2}
 
 

@@ -25,7 +25,7 @@ from tests.support import tasks_for_plans
 from tests.support.waiting import until
 from tests.system.support.started import Site, site
 
-SECONDS = 30.0
+SECONDS = 55.0
 
 
 @pytest.fixture

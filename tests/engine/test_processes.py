@@ -18,7 +18,7 @@ from headway.engine.execution import process_tree
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="trees are found through /proc")
 
-DEADLINE = 30.0
+DEADLINE = 55.0
 
 # Every process of a tree writes its pid to the roster when it is as it should be, and holds the roster open: its end
 # is the proof that all of them are gone.

@@ -25,7 +25,7 @@ from tests.engine.test_http_task import server as server
 from tests.engine.test_worker import at_work
 from tests.support import tasks_for_traces
 
-SECONDS = 30.0
+SECONDS = 55.0
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 

@@ -43,7 +43,7 @@ from headway.verify import check
 from tests.support import tasks_for_worker
 from tests.support.waiting import until
 
-SECONDS = 30.0
+SECONDS = 55.0
 
 
 @pytest.fixture

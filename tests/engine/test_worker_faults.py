@@ -27,7 +27,7 @@ from tests.support.gates import Gated
 from tests.support.life import TASK, Life
 from tests.support.waiting import until
 
-SECONDS = 30.0
+SECONDS = 55.0
 LEASE = 9.0
 
 

@@ -28,7 +28,7 @@ from headway.verify import check
 from tests.support.life import Life
 from tests.support.waiting import at_once, until
 
-SECONDS = 30.0
+SECONDS = 55.0
 app = App(database="never-opened.db")
 begun = threading.Event()
 gate = threading.Event()

@@ -19,7 +19,7 @@ HEAD = struct.Struct("!cI")
 # Parse, bind, describe, execute and close: the server may be sent more before it has to answer.
 PIPELINED = (b"P", b"B", b"D", b"E", b"C")
 SHORTEST, LONGEST = 0.005, 0.04
-PATIENCE = 30.0
+PATIENCE = 55.0
 # The share of the cut commits that the server never gets.
 NEVER = 0.15
 

@@ -18,7 +18,7 @@ from tests.support.packages import install
 from tests.support.waiting import until
 
 NAME = "headway.example.com"
-SECONDS = 30.0
+SECONDS = 55.0
 # Debian keeps nginx where a user's PATH does not always lead.
 _PLACES = os.pathsep.join(("/usr/sbin", "/usr/bin"))
 

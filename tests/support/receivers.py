@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from tests.support.waiting import until
 
-PATIENCE = 30.0
+PATIENCE = 55.0
 
 
 @dataclass(frozen=True)

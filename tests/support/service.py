@@ -15,7 +15,7 @@ from headway.runtime import server, worker
 from headway.testing import drain
 from tests.support.waiting import at_once
 
-SECONDS = 30.0
+SECONDS = 55.0
 
 
 def shop(database: str, **settings: Any) -> App:

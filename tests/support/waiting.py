@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 T = TypeVar("T")
-PATIENCE = 30.0
+PATIENCE = 55.0
 
 
 def until(condition: Callable[[], object], what: str = "the condition") -> None:

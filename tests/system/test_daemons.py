@@ -15,7 +15,7 @@ from tests.support.tasks_with_daemons import DEATHS, escape, innocent, leave
 
 pytestmark = pytest.mark.alone
 
-DEADLINE = 30.0
+DEADLINE = 55.0
 TREES = 300 if os.environ.get("HEADWAY_PROOF") else 6
 MODULE = "tests.support.tasks_with_daemons"
 

@@ -34,7 +34,7 @@ Say = Callable[[Fact], None]
 BEGINNING = 1_800_000_000 * SECOND
 DAY = 86_400 * SECOND
 MINUTES = 60 * SECOND
-PATIENCE = 30.0
+PATIENCE = 55.0
 DUE = """select min(at) from (select not_before as at from hw_job where status = 1
   union all select expires_at from hw_job where status <= 2 and fence = 0) as waiting"""
 
