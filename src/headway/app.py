@@ -275,14 +275,21 @@ class App:
         return Step(name, lambda client: make_job(client, task, given, wishes), task, text, wishes)
 
     def group(
-        self, steps: Iterable[Any], *, mode: str = "sequential", on_failure: str = "stop", name: str = "group"
+        self,
+        steps: Iterable[Any],
+        *,
+        mode: str = "sequential",
+        on_failure: str = "stop",
+        on_shutdown: str | None = None,
+        name: str = "group",
     ) -> Plan:
         """Returns a plan for a group: `sequential`, `parallel`, or `staged` (one list of steps per stage)."""
-        return plan_of(lambda: self.client, steps, name=name, mode=mode, on_failure=on_failure)
+        return plan_of(lambda: self.client, steps, name=name, mode=mode, on_failure=on_failure, on_shutdown=on_shutdown)
 
-    def plan(self, name: str, *, on_failure: str = "stop") -> Plan:
+    def plan(self, name: str, *, on_failure: str = "stop", on_shutdown: str | None = None) -> Plan:
         """Returns a group's plan: `app.plan("nightly").then(a.step()).then(b.step(), c.step()).start()`."""
-        return Plan(lambda: self.client, name, on_failure=on_failure, declare=self.declare_schedule)
+        declare = self.declare_schedule
+        return Plan(lambda: self.client, name, on_failure=on_failure, on_shutdown=on_shutdown, declare=declare)
 
     def direct(self, task: str, params: Mapping[str, object] | None = None, **wishes: Any) -> Any:
         """Runs a task of this app as a direct call and returns its result."""

@@ -87,6 +87,7 @@ def test_what_is_wrong_is_named_by_its_field(site: Site) -> None:
         "timezone": {"timezone": "Europe/Berlim"},
         "interval": {"interval": "1h"},
         "overlap": {"overlap": "wait"},
+        "on_shutdown": {"on_shutdown": "later"},
         "cap": {"cap": 0},
         "colour": {"colour": "red"},
         "end": {"start": "2030-01-01T00:00:00Z", "end": "2029-01-01T00:00:00Z"},
@@ -112,6 +113,8 @@ def test_put_says_everything_anew_and_patch_changes_what_it_names(site: Site) ->
     two = fits(ScheduleSchema, patched)
     assert (two["cron"], two["interval"], two["note"], two["overlap"]) == (None, 3600, None, "queue")
     assert (two["params"], two["steps"]) == ({"words": 5}, made.json()["steps"])
+    assert site.http.patch(path, json={"on_shutdown": "resume"}).json()["on_shutdown"] == "resume"
+    assert site.http.patch(path, json={"on_shutdown": None}).json()["on_shutdown"] is None
     late = {"If-Match": made.headers["etag"]}
     for answer in (
         site.http.patch(path, json={"cap": 2}, headers=late),
@@ -119,9 +122,9 @@ def test_put_says_everything_anew_and_patch_changes_what_it_names(site: Site) ->
     ):
         refused(answer, 412, "version_mismatch")
     refused(site.http.delete(path, headers=late), 412, "version_mismatch")
-    put = site.http.put(path, json={"name": "weekly", "cron": "@weekly", "steps": [STORY]}, headers={"If-Match": '"2"'})
+    put = site.http.put(path, json={"name": "weekly", "cron": "@weekly", "steps": [STORY]}, headers={"If-Match": '"4"'})
     three = fits(ScheduleSchema, put)
-    assert put.headers["etag"] == '"3"'
+    assert put.headers["etag"] == '"5"'
     assert (three["name"], three["cron"], three["interval"], three["timezone"]) == ("weekly", "0 0 * * 0", None, "UTC")
     assert (three["overlap"], three["params"], three["enabled"]) == ("skip", {}, True)
     for wrong in ({"cron": None}, {"name": None}, {"enabled": None}, {"steps": None}, {"cap": "x"}):

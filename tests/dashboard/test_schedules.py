@@ -102,6 +102,21 @@ def test_the_page_shows_the_ledger_with_reasons(ledger: Site) -> None:
     assert "An earlier execution" in read(ledger.http, "/schedules/1/ticks")
 
 
+def test_a_step_that_waits_for_a_person_is_told_at_the_top(site: Site) -> None:
+    step = {"task": "fails", "name": "export", "target": "directory"}
+    site.app.client.schedules.create("sync", {"cron": "@daily", "steps": [step]})
+    before = html.unescape(read(site.http, "/schedules/1"))
+    assert "The step export is PAUSED if its worker is shut down" in before
+    assert "waits for job" not in before
+    site.app.client.schedules.run("sync")
+    site.drain()
+    held = html.unescape(read(site.http, "/schedules/1"))
+    assert "sync skips every tick: execution 1 waits for job 1 (step export, ERROR)" in held
+    assert 'href="/ui/jobs/1">Decide about it</a>' in held
+    site.app.client.schedules.disable("sync")
+    assert "skips every tick" not in read(site.http, "/schedules/1")
+
+
 def test_the_list_says_when_what_and_how_it_went(site: Site) -> None:
     make(site)
     make(site, "broken", cron="*/15 * * * *", steps=[{"task": "fails"}])

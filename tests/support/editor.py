@@ -24,6 +24,7 @@ RICH: dict[str, Any] = {
     "cap": 3,
     "jitter": "90s",
     "on_failure": "continue",
+    "on_shutdown": "resume",
     "start": "2026-10-25T00:30:00.5Z",
     "end": "9999-12-31T23:59:59Z",
     "note": "for <HR>\nand Ada",

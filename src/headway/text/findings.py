@@ -13,6 +13,8 @@ from urllib.parse import quote as quote_path
 
 from headway.model.checks import Finding, Remedy, Subject
 from headway.model.explain.forecast import span
+from headway.model.jobs.outcome import SHUTDOWN
+from headway.model.jobs.states import State
 from headway.model.webhooks.address import origin_of
 from headway.text import targets, webhooks
 
@@ -110,6 +112,21 @@ def schedule_late(schedule: Schedule, lag: int) -> Finding:
     remedy = replace(SCHEDULER, page=f"/schedules/{schedule.id}")
     subject = Subject("Schedule", schedule.name, f"schedule-{schedule.id}")
     return Finding("schedule_late", f"its tick was due {span(lag)} ago", remedy, subject=subject)
+
+
+def execution_waits(
+    schedule: Schedule, execution_id: int, job_id: int, step: str, state: int, reason: str | None
+) -> Finding:
+    """Returns the finding for a schedule whose execution waits for a PAUSED or ERROR step."""
+    stopped = reason == SHUTDOWN
+    effect = {"skip": " skips every tick", "queue": " starts no execution"}.get(schedule.parsed.overlap, "")
+    held = f"{State(state).name}{' since a shutdown' if stopped else ''}"
+    sentence = f"{schedule.name}{effect}: execution {execution_id} waits for job {job_id} (step {step}, {held})"
+    remedy = Remedy(f"{HELD}: {{command}}", f"headway jobs show {job_id}", f"/jobs/{job_id}")
+    if stopped:
+        text = 'resume it with {command}; `on_shutdown = "resume"` for the step or the schedule does so by itself'
+        remedy = Remedy(text, f"headway jobs resume {job_id}", f"/jobs/{job_id}")
+    return Finding("execution_waits", sentence, remedy, "held", Subject("Schedule", schedule.name, f"held-{job_id}"))
 
 
 def webhook_fails(endpoint: Endpoint, now: int) -> Finding:

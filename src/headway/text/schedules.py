@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from headway.model.explain.forecast import span
 from headway.model.manifest import differences
-from headway.model.schedules.definition import Definition, Schedule, Tick
+from headway.model.schedules.definition import Definition, Schedule, Tick, steps_that_pause
 from headway.model.schedules.ticks import GRACE, INACTIVE, LIMITED, OUTSIDE, OVERLAP
 from headway.model.values.times import duration_text, instant_text
 
@@ -26,6 +26,11 @@ ORIGIN_WORDS = {
     "code": "code: an app declares it",
     "file": "file: it came with headway apply",
     "api": "made here, over the API or with a command",
+}
+SHUTDOWN_WORDS = {
+    "retry": "Steps that a shutdown stops fail and are retried at once.",
+    "pause": "Steps that a shutdown stops are PAUSED until a person resumes them.",
+    "resume": "Steps that a shutdown stops are queued again in their old place, with their checkpoint.",
 }
 _OVERWRITTEN = {
     "code": (
@@ -66,6 +71,22 @@ def jitter_words(definition: Definition) -> str:
 
 def failure_words(on_failure: str) -> str:
     return FAILURE_WORDS.get(on_failure, f"The policy {on_failure} decides what becomes of later stages.")
+
+
+def shutdown_words(definition: Definition) -> str | None:
+    """Describes the effect of a shutdown on the steps that run; None if no step is treated in its own way."""
+    paused = [step.name for step in steps_that_pause(definition)]
+    if not paused:
+        return SHUTDOWN_WORDS.get(definition.on_shutdown or "")
+    named = f"The step {paused[0]} is" if len(paused) == 1 else f"The steps {', '.join(paused)} are"
+    then = {
+        "skip": ", and every tick is SKIPPED until a person resumes it",
+        "queue": ", and the next execution waits until a person resumes it",
+    }
+    return (
+        f"{named} PAUSED if its worker is shut down, for example by a deploy{then.get(definition.overlap, '')}."
+        ' With on_shutdown = "resume" it is queued again by itself.'
+    )
 
 
 def overwritten(origin: str) -> str | None:

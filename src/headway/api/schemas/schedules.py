@@ -134,6 +134,9 @@ class ScheduleSchema(Schema[ShownSchedule]):
     template_id: int | None = _shown(lambda schedule: schedule.number(schedule.facts.get("template")))
     steps: list[StepWishSchema] | None = _shown(lambda schedule: schedule.steps)
     on_failure: str = _shown.literal(lambda schedule: schedule.facts.get("on_failure"))
+    on_shutdown: Literal["retry", "pause", "resume"] | None = _shown.literal(
+        lambda schedule: schedule.facts.get("on_shutdown")
+    )
     overlap: Literal["skip", "queue", "allow", "cancel_running"] = _shown.literal(
         lambda schedule: schedule.facts.get("overlap")
     )
@@ -272,6 +275,13 @@ class _DefinitionBody(Body):
     template: TemplateName | None = None
     steps: Annotated[list[StepBody], Field(max_length=200)] | None = None
     on_failure: Annotated[Name, Field(description="stop, continue or skip")] | None = None
+    on_shutdown: (
+        Annotated[
+            Literal["retry", "pause", "resume"],
+            Field(description="The effect of a shutdown on running steps that do not say it themselves"),
+        ]
+        | None
+    ) = None
     overlap: Literal["skip", "queue", "allow", "cancel_running"] | None = None
     catch_up: Literal["last", "none", "all"] | None = None
     window: GivenDuration | None = None

@@ -67,6 +67,7 @@ def schedule_page(schedule: Json, now: int) -> Table:
             ("overlap", schedule["overlap"]),
             ("catch-up", _catch_up(schedule)),
             ("on failure", schedule["on_failure"]),
+            ("on shutdown", schedule["on_shutdown"]),
             ("params", json.dumps(schedule["params"], ensure_ascii=False)),
             ("template", schedule["template"]),
             ("note", schedule["note"]),

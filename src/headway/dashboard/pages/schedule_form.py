@@ -19,7 +19,7 @@ from headway.model.values.times import duration_text, instant, instant_text
 
 TIMING = ("when", "cron", "interval", "times", "timezone", "start", "end")
 FIELDS = (
-    *("name", *TIMING, "overlap", "catch_up", "window", "cap", "jitter", "on_failure", "note", "params"),
+    *("name", *TIMING, "overlap", "catch_up", "window", "cap", "jitter", "on_failure", "on_shutdown", "note", "params"),
     *("what", "template", "enabled"),
 )
 STEP_FIELDS = (
@@ -61,7 +61,7 @@ class ScheduleDraft:
 
     @property
     def unusual(self) -> bool:
-        """True if overlap, catch-up, window, cap or jitter differ from the defaults."""
+        """True if overlap, catch-up, window, cap, jitter or on_shutdown differ from the defaults."""
         return any(self.fields.get(name) not in (None, "", usual) for name, usual in _USUAL.items())
 
     def arranged(self, form: Form) -> ScheduleDraft | None:
@@ -97,7 +97,9 @@ class ScheduleDraft:
         """As `Definition.parse` takes it; what cannot be read at all is refused here."""
         said = self.fields
         found = {**self.timing(), **{name: said[name] for name in ("overlap", "catch_up") if said.get(name)}}
-        found |= {name: said[name] for name in ("window", "jitter", "on_failure", "note") if said.get(name)}
+        found |= {
+            name: said[name] for name in ("window", "jitter", "on_failure", "on_shutdown", "note") if said.get(name)
+        }
         if cap := said.get("cap"):
             found["cap"] = int(cap) if NUMBER.fullmatch(cap) else cap
         if params := said.get("params"):
@@ -199,6 +201,7 @@ def _settings(made: Definition) -> dict[str, str]:
         "cap": str(made.cap),
         "jitter": duration_text(made.jitter) if made.jitter else "",
         "on_failure": made.on_failure,
+        "on_shutdown": made.on_shutdown or "",
     }
 
 

@@ -19,6 +19,7 @@ from headway.engine.client.client import Client
 from headway.engine.client.schedules import Preview
 from headway.errors import HeadwayError, Refused, WrongState
 from headway.model.access.permissions import Role
+from headway.model.checks import Finding
 from headway.model.event import Event
 from headway.model.groups.group import Group
 from headway.model.jobs.job import Actor
@@ -30,10 +31,12 @@ from headway.store import templates
 from headway.store.groups import views as group_views
 from headway.store.jobs import views as job_views
 from headway.store.schedules import schedules
+from headway.text import findings
 from headway.text import schedules as text_schedules
 
 pages = Pages("schedules")
 LISTED, RECENT, AHEAD = 50, 20, 10
+WAITS = 3
 UNREADABLE = "at times that this version of Headway cannot read"
 
 
@@ -105,6 +108,7 @@ def show(page: PageRequest, schedule_id: int) -> Response:
         told=_told(events, one)[:RECENT],
         picture=spark(groups, page.now),
         not_yours=_not_yours(page, one),
+        waits=_waits(one, recent.items),
         says=text_schedules,
     )
 
@@ -155,6 +159,21 @@ def _stages(one: Schedule) -> list[list[StepWish]]:
     for step, stage in zip(steps, stages_of(steps), strict=True):
         found[stage].append(step)
     return found
+
+
+def _waits(one: Schedule, recent: Sequence[group_views.GroupView]) -> list[Finding]:
+    """The PAUSED and ERROR steps for which its executions wait.
+
+    Its ticks are skipped meanwhile, unless its overlap says otherwise.
+    """
+    if not (one.enabled and one.readable):
+        return []
+    held = [(view.group.id, step) for view in recent if not view.group.finished_at for step in view.held_by]
+    return [
+        findings.execution_waits(one, number, step.job_id, step.step, step.status, step.reason)
+        for number, step in held
+        if not step.hold
+    ][:WAITS]
 
 
 def _told(events: Sequence[Event], one: Schedule) -> list[ScheduleEventText]:

@@ -11,10 +11,11 @@ from headway.engine.monitoring.check import LISTED, READ, Scope
 from headway.errors import BadInput
 from headway.model.checks import OVERDUE, Answer, Finding, broken, look, ok
 from headway.model.explain.forecast import span
-from headway.model.schedules.definition import Schedule
+from headway.model.schedules.definition import Schedule, steps_that_pause
 from headway.model.values.times import instant_text
 from headway.model.webhooks.webhook import Endpoint
 from headway.store import stats
+from headway.store.db import Row
 from headway.store.schedules import schedules
 from headway.store.webhooks import endpoints
 from headway.text import findings
@@ -25,21 +26,28 @@ from headway.text.findings import some
 
 @dataclass(frozen=True, slots=True)
 class SchedulesSeen:
-    """The enabled schedules and the known tasks: those of recent workers and of this process."""
+    """The enabled schedules, and the known tasks: those of recent workers and of this process.
+
+    `held` are steps for which an execution waits, as (schedule, execution, job, step, state, reason).
+    """
 
     now: int
     schedules: Sequence[Schedule]
     tasks: Collection[str]
+    held: Sequence[Row] = ()
 
 
 def read_schedules(scope: Scope) -> SchedulesSeen:
     tasks = {name for name, *_ in scope.tx.run("known_tasks", within=micros(KNOWN_FOR))} | set(scope.expected.tasks)
     found = [Schedule(*row) for row in scope.tx.run("enabled_schedules", limit=READ)]
-    return SchedulesSeen(scope.now, found, tasks)
+    return SchedulesSeen(scope.now, found, tasks, scope.tx.run("held_executions", limit=READ))
 
 
 def judge_schedules(seen: SchedulesSeen) -> Answer:
-    """Judges whether every enabled schedule can be parsed, runs known tasks, and was not decided by a wrong clock."""
+    """Judges whether every enabled schedule can be parsed, runs known tasks, and was not decided by a wrong clock.
+
+    An execution that waits for a person is reported too, because most schedules skip their ticks meanwhile.
+    """
     if not seen.schedules:
         return ok("no schedule is enabled")
     ahead = [schedule for schedule in seen.schedules if schedule.ahead(seen.now)]
@@ -49,7 +57,13 @@ def judge_schedules(seen: SchedulesSeen) -> Answer:
     reasons = [(schedule.name, _unusable(schedule, seen.tasks)) for schedule in seen.schedules]
     if unusable := [f"{name}: {why}" for name, why in reasons if why is not None]:
         return look(f"cannot run: {some(unusable)}", "correct it with `headway apply`, or disable it")
-    return ok(f"{len(seen.schedules)} enabled, all of them can be read")
+    by_id = {schedule.id: schedule for schedule in seen.schedules}
+    if waits := [findings.execution_waits(by_id[row[0]], *row[1:]) for row in seen.held if row[0] in by_id]:
+        return look(some([found.sentence for found in waits]), waits[0].remedy.line)
+    pausing = [schedule.name for schedule in seen.schedules if steps_that_pause(schedule.parsed)]
+    # Only told: whether it matters depends on how often and how processes are stopped.
+    told = f"; steps of {some(pausing)} are PAUSED when their worker is shut down" if pausing else ""
+    return ok(f"{len(seen.schedules)} enabled, all of them can be read{told}")
 
 
 def _unusable(schedule: Schedule, known: Collection[str]) -> str | None:

@@ -46,14 +46,16 @@ def members_of(
     """Returns the jobs of one execution.
 
     Params of the schedule go to every step that does not set the same name itself; params of a template are defaults.
+    So is `on_shutdown`.
     A template that the definition names is the one that had this name when the schedule was saved.
     """
     shared = {**definition.params, **(params or {})}
+    wishes = {} if definition.on_shutdown is None else {"on_shutdown": definition.on_shutdown}
     steps, places = definition.steps, [f"steps[{n}]" for n in range(len(definition.steps))]
     if definition.template is not None:
         steps, places = (StepWish(0, str(definition.template), template=definition.template),), [""]
     found = tuple(
-        _member(client, schedule, step, stage, shared, place)
+        _member(client, schedule, step, stage, shared, wishes, place)
         for step, stage, place in zip(steps, stages_of(steps), places, strict=True)
     )
     check_members(found)
@@ -61,17 +63,23 @@ def members_of(
 
 
 def _member(
-    client: Client, schedule: Schedule, step: StepWish, stage: int, shared: Mapping[str, Any], place: str
+    client: Client,
+    schedule: Schedule,
+    step: StepWish,
+    stage: int,
+    shared: Mapping[str, Any],
+    wishes: Mapping[str, Any],
+    place: str,
 ) -> NewMember:
     tenant_id = schedule.tenant_id
     with at(place):
         if step.task is not None:
-            job = make_job(client, step.task, {**shared, **step.params}, step.wishes)
+            job = make_job(client, step.task, {**shared, **step.params}, {**wishes, **step.wishes})
             client.lanes.of(tenant_id, job.task, job.resources, on_target=job.target is not None)
             return NewMember(job, stage, step.name)
         template = _template(client, schedule, step.template or "")
         params = {**template.params, **shared, **step.params}
-        job = make_job(client, template.task, params, {**template.wishes, **step.wishes})
+        job = make_job(client, template.task, params, {**template.wishes, **wishes, **step.wishes})
         client.lanes.of(tenant_id, job.task, job.resources, on_target=job.target is not None)
         return NewMember(job._replace(template_id=template.id), stage, step.name)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from headway.engine.tasks.job_handle import LOOKS, Job
 from headway.errors import BadInput, JobFailed
 from headway.model.groups.group import Group, NewGroup, NewMember, check_mode, failure_policy, unique_names
-from headway.model.jobs.job import NewJob
+from headway.model.jobs.job import ON_SHUTDOWN, NewJob, Options, check_choice
 from headway.store.groups import advance as groups
 
 if TYPE_CHECKING:
@@ -37,12 +37,24 @@ class Step:
         return {**wishes, "index": index, "name": self.name, "task": self.task, "params": json.loads(self.params)}
 
 
-def members_of(client: Client, stages: Sequence[Sequence[Step]]) -> tuple[NewMember, ...]:
-    """Returns the members of a group; equal step names get a number each."""
+def members_of(
+    client: Client, stages: Sequence[Sequence[Step]], on_shutdown: str | None = None
+) -> tuple[NewMember, ...]:
+    """Returns the members of a group; equal step names get a number each.
+
+    `on_shutdown` is for the steps that do not set it themselves.
+    """
     steps = [(n, step) for n, stage in enumerate(stages) for step in stage]
     names = unique_names([step.name for _, step in steps])
     found = zip(steps, names, strict=True)
-    return tuple(NewMember(step.make(client), n, name) for (n, step), name in found)
+    return tuple(NewMember(_made(client, step, on_shutdown), n, name) for (n, step), name in found)
+
+
+def _made(client: Client, step: Step, on_shutdown: str | None) -> NewJob:
+    job = step.make(client)
+    if on_shutdown is None or step.wishes.get("on_shutdown") is not None:
+        return job
+    return job._replace(options=replace(Options.parse(job.options), on_shutdown=on_shutdown).text())
 
 
 class Plan:
@@ -57,15 +69,18 @@ class Plan:
         name: str,
         *,
         on_failure: str = "stop",
+        on_shutdown: str | None = None,
         mode: str = "staged",
         declare: Declare | None = None,
     ) -> None:
         failure_policy(on_failure)
+        check_choice(on_shutdown, ON_SHUTDOWN, field="on_shutdown")
         self._client = client
         self._declare = declare
         self.name = name
         self.mode = check_mode(mode)
         self.on_failure = on_failure
+        self.on_shutdown = on_shutdown
         self.stages: list[tuple[Step, ...]] = []
 
     def then(self, *steps: Step) -> Plan:
@@ -87,21 +102,30 @@ class Plan:
         steps = [step.written(n) for n, stage in enumerate(self.stages) for step in stage]
         names = unique_names([str(step["name"]) for step in steps])
         steps = [{**step, "name": name} for step, name in zip(steps, names, strict=True)]
-        self._declare(self.name, {"cron": cron, "steps": steps, "on_failure": self.on_failure, **definition})
+        own = {"steps": steps, "on_failure": self.on_failure, "on_shutdown": self.on_shutdown}
+        self._declare(self.name, {"cron": cron, **own, **definition})
         return self
 
     def start(self) -> Started:
         """Stores the whole group in one transaction and releases the first stage."""
         client = self._client()
-        members = members_of(client, self.stages)
+        members = members_of(client, self.stages, self.on_shutdown)
         new = NewGroup(self.name, self.mode, self.on_failure, members)
         return Started(client, client.groups.create(new))
 
 
-def plan_of(client: Callable[[], Client], steps: Iterable[Any], *, name: str, mode: str, on_failure: str) -> Plan:
+def plan_of(
+    client: Callable[[], Client],
+    steps: Iterable[Any],
+    *,
+    name: str,
+    mode: str,
+    on_failure: str,
+    on_shutdown: str | None,
+) -> Plan:
     """Returns the plan of `app.group([…], mode=…)`."""
     found = list(steps)
-    made = Plan(client, name, on_failure=on_failure, mode=mode)
+    made = Plan(client, name, on_failure=on_failure, on_shutdown=on_shutdown, mode=mode)
     if mode == "parallel":
         return made.then(*found)
     for item in found:

@@ -7,6 +7,8 @@ from enum import StrEnum
 
 # The reason of a job whose user code never began, and the beginning of its run's error.
 NEVER_BEGAN = "never began"
+# The reason of a job that a shutdown paused.
+SHUTDOWN = "shutdown"
 
 
 class FailureKind(StrEnum):
@@ -61,7 +63,7 @@ class Interrupted:
     """
 
     error: str = "the worker shut down before the job could finish"
-    reason: str = "shutdown"
+    reason: str = SHUTDOWN
 
 
 @dataclass(frozen=True, slots=True)

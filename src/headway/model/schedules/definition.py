@@ -15,6 +15,7 @@ from typing import Any
 
 from headway.errors import BadInput
 from headway.model.groups.group import failure_policy, unique_names
+from headway.model.jobs.job import ON_SHUTDOWN
 from headway.model.schedules import cron
 from headway.model.values.json import check_note, from_json, to_json
 from headway.model.values.names import check_name, check_task_name
@@ -76,6 +77,7 @@ class Definition:
     template: str | int | None = None
     steps: tuple[StepWish, ...] = ()
     on_failure: str = "stop"
+    on_shutdown: str | None = None
     overlap: str = "skip"
     catch_up: str = "last"
     window: float = 86_400.0
@@ -136,6 +138,18 @@ class Definition:
 
 
 FIELDS = tuple(attribute.name for attribute in fields(Definition))
+
+
+def steps_that_pause(definition: Definition) -> list[StepWish]:
+    """Returns the steps that a shutdown leaves PAUSED, as far as the definition itself says so."""
+    return [step for step in definition.steps if _pauses(step, definition.on_shutdown)]
+
+
+def _pauses(step: StepWish, usual: str | None) -> bool:
+    wish = step.wishes.get("on_shutdown", usual)
+    if wish in ("pause", "resume"):
+        return bool(wish == "pause")
+    return "target" in step.wishes or (step.wishes.get("retry_policy") or {}).get("max_attempts") == 0
 
 
 @lru_cache(maxsize=4096)
@@ -422,6 +436,7 @@ _PARSERS = {
     "template": _template,
     "steps": _steps,
     "on_failure": _on_failure,
+    "on_shutdown": lambda value: _choice(value, ON_SHUTDOWN, "on_shutdown"),
     "overlap": lambda value: _choice(value, OVERLAPS, "overlap"),
     "catch_up": lambda value: _choice(value, CATCH_UPS, "catch_up"),
     "window": _window,

@@ -23,6 +23,12 @@ select min(w.due_at), {now} from (
   select d.due_at from hw_delivery d left join hw_endpoint e on e.id = d.endpoint_id
   where d.status = 'PENDING' and d.lease_by is null and (e.id is null or (e.opened_at is null and e.enabled = 1)) limit :most) w;
 
+-- name: held_executions
+-- Some of the PAUSED and ERROR steps for which executions of enabled schedules wait.
+select s.id, g.id, j.id, j.step, j.status, j.reason from hw_job j
+join hw_group g on g.id = j.group_id join hw_schedule s on s.id = g.schedule_id
+where j.status {is_held} and g.finished_at is null and s.enabled = 1 and s.deleted_at is null order by j.id limit :limit;
+
 -- name: enabled_schedules
 select {schedule_columns} from hw_schedule s where s.enabled = 1 and s.deleted_at is null order by s.id limit :limit;
 
