@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import getpass
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -43,12 +44,12 @@ R = TypeVar("R")
 
 
 def current_user() -> Actor:
-    """Returns the actor for the user that runs this process."""
+    """Returns the actor for the user that runs this process: its login name, and the host."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError):
         name = f"uid {os.getuid()}"
-    return Actor("user", str(os.getpid()), name)
+    return Actor("user", f"{name}@{socket.gethostname()}", name)
 
 
 class App:

@@ -28,7 +28,8 @@ CLIENTS = 500
 DIRECT_CALLS = 200
 # Time that the tail of events gets to end; it ends after the read in progress.
 TAIL_SECONDS = 5.0
-LOCAL = Actor("user", "", "local")
+# The name of callers without a token; their id is the address of the connection.
+ANONYMOUS = "anonymous"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +143,17 @@ class Service:
             found = self._walls[tenant_id] = walled(self.database, tenant_id)
         return found
 
-    def anybody(self, tenant: str) -> Visitor:
-        """Returns the visitor for requests without a token, while no token exists."""
-        return Visitor(LOCAL, tenant, self.tenant_id(tenant), Role.ADMIN, system=True)
+    def anybody(self, tenant: str, peer: str) -> Visitor:
+        """Returns the visitor for requests without a token from this address, while no token exists."""
+        return Visitor(Actor("user", peer, ANONYMOUS), tenant, self.tenant_id(tenant), Role.ADMIN, system=True)
 
     def tenant_id(self, name: str) -> int:
         return self.client_of(name).tenant_id
 
     def client_of(self, tenant: str) -> Client:
-        return self.system if tenant == self.system.tenant else self.system.sibling(LOCAL, tenant)
+        return (
+            self.system if tenant == self.system.tenant else self.system.sibling(Actor("user", "", ANONYMOUS), tenant)
+        )
 
     def drain(self) -> None:
         """Takes no more direct calls. Those that run continue; those that wait are answered now."""

@@ -185,19 +185,20 @@ class AccessMiddleware:
     async def _openly(self, scope: Scope, wish: _Wish | None) -> Visitor | None:
         if not is_from_here(self.service.terms, scope):
             return None
+        peer = str(scope["client"][0])
         recently = time.monotonic() - self._open[0] < OPEN_SECONDS
         if recently and self._open[1] and wish is None:
-            return self.service.anybody(self.service.system.tenant)
-        return await to_thread.run_sync(self._unnamed, wish)
+            return self.service.anybody(self.service.system.tenant, peer)
+        return await to_thread.run_sync(self._unnamed, peer, wish)
 
-    def _unnamed(self, wish: _Wish | None) -> Visitor | None:
+    def _unnamed(self, peer: str, wish: _Wish | None) -> Visitor | None:
         """Returns the visitor for a request without a token, or None if a token exists."""
         is_open = not any_token(self.service.database)
         with self._lock:
             self._open = (time.monotonic(), is_open)
         if not is_open:
             return None
-        return _for(wish, lambda tenant: self.service.anybody(tenant or self.service.system.tenant))
+        return _for(wish, lambda tenant: self.service.anybody(tenant or self.service.system.tenant, peer))
 
     def _in_session(self, cookie: str, wish: _Wish | None) -> Visitor | None:
         return _for(wish, lambda tenant: self.service.system.sessions.visitor(cookie, tenant))

@@ -29,7 +29,7 @@ def pairs(rows: Sequence[tuple[str, object]]) -> Table:
 
 
 def actor(found: Json) -> str:
-    return Actor(**found).shown
+    return Actor(**found).identified
 
 
 def created(found: Json, now: int) -> str:

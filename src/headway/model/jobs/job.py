@@ -32,6 +32,15 @@ class Actor:
     def shown(self) -> str:
         return self.name or self.id or self.type
 
+    @property
+    def identified(self) -> str:
+        """Names exactly one actor: login and host, `anonymous` and its address, a token or schedule and its number."""
+        if self.type in ("token", "schedule"):
+            return f"{self.shown} ({self.type} {self.id})"
+        if self.type != "user" or not self.id or self.id == self.name:
+            return self.shown
+        return self.id if self.id.startswith(f"{self.name}@") else f"{self.shown} ({self.id})"
+
     @staticmethod
     def parse(text: str) -> Actor:
         return Actor(**json.loads(text))
