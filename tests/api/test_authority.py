@@ -7,6 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
+from headway.errors import Refused
+from headway.model.jobs.job import JobRecord
+from headway.store.jobs import changes as jobs
 from tests.support.service import Site
 
 STORY = {"task": "story.generate", "params": {"topic": "fog"}}
@@ -372,6 +375,61 @@ def test_params_belong_to_the_caller_who_gave_them_last(site: Site) -> None:
     for job in (second, waiting):
         assert code(operator.post(f"/api/jobs/{job}/retry")) == (403, "kind_closed")
     assert operator.post(f"/api/jobs/{untouched}/retry").status_code == 201
+
+
+def test_a_retry_checks_the_job_that_it_copies(site: Site) -> None:
+    """The attack: in a group a retry copies the last job of the step, which another author gave its params."""
+    root, admin, operator = opened(site, "command")
+    harmless = shell(["true"], retry_policy={"max_attempts": 0})
+    (first,) = ids(root.post("/api/job-groups", json=plan(harmless)))
+    paused(site, first, "shop")
+    second = admin.post(f"/api/jobs/{first}/retry", json={"params": {"argv": EVIL}}).json()["job_id"]
+    paused(site, second, "shop")
+    assert admin.post(f"/api/jobs/{second}/release").status_code == 200
+    allow(root)
+    for job in (first, second):
+        assert code(operator.post(f"/api/jobs/{job}/retry")) == (403, "kind_closed")
+    allow(root, "command")
+    third = operator.post(f"/api/jobs/{first}/retry")
+    assert (third.status_code, third.json()["params"]) == (201, {"argv": EVIL})
+
+
+def test_a_job_that_changes_after_the_check_is_checked_again(site: Site) -> None:
+    """The attack: the params are edited between the check and the transaction that places the job."""
+    from headway.engine.client.placed_again import placed_again, still_checked
+    from headway.model.access.permissions import Role, Visitor
+
+    root, admin, _ = opened(site, "command")
+    job = root.post("/api/jobs", json=shell(["true"], hold=True)).json()["job_id"]
+    actor = site.app.client.actor
+    number = site.app.client.sibling(actor, "shop").tenant_id
+    client = site.app.client.sibling(actor, "shop", Visitor(actor, "shop", number, Role.OPERATOR, system=False))
+    tried = 0
+
+    def place(checked: JobRecord | None) -> None:
+        nonlocal tried
+        tried += 1
+        if tried == 1:
+            assert admin.patch(f"/api/jobs/{job}", json={"params": {"argv": EVIL}}).status_code == 200
+            allow(root)
+        still_checked(checked, client.get(job))
+
+    with pytest.raises(Refused, match="not open for command"):
+        placed_again(client, lambda tx: jobs.find(tx, job, client.tenant_id), place)
+    assert tried == 1
+
+
+def test_a_held_job_of_a_closed_tenants_admin_is_not_resumed(site: Site) -> None:
+    root, admin, operator = opened(site, "command")
+    ran, waits = held(site, admin, EVIL), admin.post("/api/jobs", json=shell(EVIL, hold=True)).json()["job_id"]
+    own = held(site, root, ["true"])
+    allow(root)
+    for job in (ran, waits):
+        for caller in (operator, admin):
+            assert code(caller.post(f"/api/jobs/{job}/resume")) == (403, "kind_closed")
+    assert operator.post(f"/api/jobs/{own}/resume").status_code == 200
+    assert operator.post(f"/api/jobs/{waits}/cancel").status_code == 200
+    assert root.post(f"/api/jobs/{ran}/resume").status_code == 200
 
 
 def test_an_edited_template_or_schedule_answers_for_no_old_job(site: Site) -> None:

@@ -322,7 +322,16 @@ def test_roles_below_operator_reach_no_route_that_takes_data() -> None:
 # Each route that places work from what is stored. Cells give the address, and a body that carries no data.
 PLACES: dict[tuple[str, str], Callable[[Placed], tuple[str, Any]]] = {
     ("POST", "/api/jobs/{job_id}/retry"): lambda p: (f"/api/jobs/{p.job}/retry", None),
+    ("POST", "/api/jobs/{job_id}/resume"): lambda p: (f"/api/jobs/{p.job}/resume", None),
     ("POST", "/api/job-runs/{run_id}/retry"): lambda p: (f"/api/job-runs/{p.job}/retry", None),
+    ("POST", "/api/targets/{name:path}/jobs/{job_id}/retry"): lambda p: (
+        f"/api/targets/desk/jobs/{p.on_target}/retry",
+        None,
+    ),
+    ("POST", "/api/targets/{name:path}/jobs/{job_id}/resume"): lambda p: (
+        f"/api/targets/desk/jobs/{p.on_target}/resume",
+        None,
+    ),
     ("POST", "/api/job-groups/{group_id}/retry"): lambda p: (f"/api/job-groups/{p.group}/retry", None),
     ("POST", "/api/schedule-executions/{execution_id}/retry"): lambda p: (
         f"/api/schedule-executions/{p.execution}/retry",
@@ -335,6 +344,14 @@ PLACES: dict[tuple[str, str], Callable[[Placed], tuple[str, Any]]] = {
         {"since": p.created_at, "until": p.created_at},
     ),
 }
+# The last words of their addresses. A queue or a target that goes on runs what waits, which is left alone.
+PLACING = {"retry", "resume", "run", "enable", "backfill"}
+WAITING = {("POST", "/api/queue/resume"), ("POST", "/api/targets/{name:path}/resume")}
+
+
+def test_every_route_that_places_stored_work_is_in_the_table() -> None:
+    declared = {(one.method, one.path) for noun in NOUNS for one in noun.declared if not one.deprecated}
+    assert {one for one in declared if one[1].rsplit("/", 1)[-1] in PLACING} - WAITING == set(PLACES)
 
 
 @dataclass
@@ -342,6 +359,7 @@ class Placed:
     """Things of an admin kind that a tenant's admin made while the tenant was open for it."""
 
     job: int
+    on_target: int
     group: int
     execution: int
     schedule: int
@@ -352,12 +370,14 @@ def _placed(site: Site, admin: httpx.Client, task: str) -> Placed:
     step = {"task": task, "params": PARAMS[task], "retry_policy": {"max_attempts": 0}}
     job = int(admin.post("/api/jobs", json=step).json()["job_id"])
     paused(site, job, "shop")
+    on_target = int(admin.post("/api/jobs", json={**step, "target": "desk"}).json()["job_id"])
+    paused(site, on_target, "shop")
     group = int(admin.post("/api/job-groups", json=plan(step)).json()["group_id"])
     assert admin.post(f"/api/job-groups/{group}/cancel").status_code == 200
     schedule = admin.post("/api/schedules", json=minutely(steps=[step], enabled=False)).json()
     run = admin.post(f"/api/schedules/{schedule['schedule_id']}/run").json()
     assert admin.post(f"/api/schedule-executions/{run['execution_id']}/cancel").status_code == 200
-    return Placed(job, group, int(run["execution_id"]), int(schedule["schedule_id"]), schedule["created_at"])
+    return Placed(job, on_target, group, int(run["execution_id"]), int(schedule["schedule_id"]), schedule["created_at"])
 
 
 def test_no_route_places_again_what_a_closed_tenants_admin_made(stage: Stage) -> None:
@@ -375,7 +395,11 @@ def test_no_route_places_again_what_a_closed_tenants_admin_made(stage: Stage) ->
             answer = caller.request(method, address, json=body)
             assert answer.status_code == 403, (method, path, answer.text)
         found = {"task": stage.task, "status": ["PAUSED"]}
-        caller.post("/api/jobs/bulk", json={"filter": found, "action": "retry", "expected_count": 1})
+        for action in ("retry", "resume"):
+            wish = {"filter": found, "action": action, "expected_count": 2}
+            done = caller.post("/api/jobs/bulk", json=wish).json()
+            assert (done["changed"], len(done["refused"])) == ([], 2), action
+    assert {job["status"] for job in admin.get("/api/jobs").json()["items"]} == {"PAUSED", "CANCELLED"}
     assert [job["job_id"] for job in admin.get("/api/jobs").json()["items"]] == [job["job_id"] for job in before]
 
 

@@ -16,6 +16,7 @@ from headway.engine.client import edit as client_edit
 from headway.engine.client import retry as client_retry
 from headway.engine.client.enqueue import Intake
 from headway.engine.client.groups import Groups
+from headway.engine.client.placed_again import placed_again, still_checked
 from headway.engine.direct import reservations as direct_reservations
 from headway.engine.tasks.registry import Registry, unknown_text
 from headway.errors import BadInput, NotFound
@@ -275,13 +276,16 @@ class Client:
 
     def resume(self, job_id: int, budget: Mapping[str, float] | None = None) -> JobRecord:
         caps = None if budget is None else dict(check_budget(budget))
-        return self.change_job(
-            "resume",
-            job_id,
-            lambda tx, job, now: actions.resume(
-                job, now=now, spent=jobs.spent(tx, job.id), budget=caps, stage_open=groups.is_open(tx, job)
-            ),
-        )
+
+        def resumed(checked: JobRecord | None) -> JobRecord:
+            def change(tx: Tx, job: JobRecord, now: int) -> Change:
+                still_checked(checked, job)
+                spent, stage_open = jobs.spent(tx, job.id), groups.is_open(tx, job)
+                return actions.resume(job, now=now, spent=spent, budget=caps, stage_open=stage_open)
+
+            return self.change_job("resume", job_id, change)
+
+        return placed_again(self, lambda tx: jobs.find(tx, job_id, self.tenant_id), resumed)
 
     def resolve(self, job_id: int, result: object = None) -> JobRecord:
         text = to_json(result, field="result")

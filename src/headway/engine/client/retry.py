@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headway.engine.client import idempotency
-from headway.engine.client.authority import check_new_params, check_retries, of_caller
+from headway.engine.client.authority import check_new_params, of_caller
 from headway.engine.client.edit import check_params, new_place, params_text
+from headway.engine.client.placed_again import placed_again, still_checked
 from headway.errors import WrongState
 from headway.model.groups.group import Group
 from headway.model.jobs import actions
@@ -49,8 +50,7 @@ def retry(
     text, caller = params_text(params), of_caller(client)
     if priority is not None:
         check_priority(priority)
-    if text is None and client.visitor is not None:
-        check_retries(client, [client.get(job_id)])
+    checked: JobRecord | None = None
 
     def work(tx: Tx) -> int:
         group = groups.lock_of_job(tx, job_id)
@@ -66,13 +66,27 @@ def retry(
             raise WrongState(f"job {job.id} was already retried", code="retried", status=job.status.name)
         if group is not None and waiting is None:
             job = jobs.lock(tx, groups.last_of_step(tx, job))  # the chain continues from its last job
+        still_checked(checked, waiting or job)
         tx.wake()
         if waiting is not None:
             return _bring_forward(tx, client, waiting, wished)
         return _insert(tx, client, job, wished, group)
 
-    new_id = idempotency.create_once(client, "retry", work, look=f"headway jobs show {job_id}")
-    return client.get(new_id)
+    def place(found: JobRecord | None) -> int:
+        nonlocal checked
+        checked = found
+        return idempotency.create_once(client, "retry", work, look=f"headway jobs show {job_id}")
+
+    if text is not None:  # the params are the caller's, and checked with the job
+        return client.get(place(None))
+    return client.get(placed_again(client, lambda tx: _copied(tx, client, job_id), place))
+
+
+def _copied(tx: Tx, client: Client, job_id: int) -> JobRecord:
+    """Returns the job whose params a retry without new ones runs again: the last of its step, or a waiting retry."""
+    job = jobs.find(tx, job_id, client.tenant_id)
+    last = _last_retry(tx, job)
+    return last if last is not None and (job.group_id is not None or last.status.claimable_later) else job
 
 
 def _with_budget(job: JobRecord, budget: Mapping[str, float] | None) -> str | None:
@@ -81,8 +95,7 @@ def _with_budget(job: JobRecord, budget: Mapping[str, float] | None) -> str | No
     return replace(Options.parse(job.options), budget=check_budget(budget)).text()
 
 
-def _waiting_retry(tx: Tx, job: JobRecord) -> JobRecord | None:
-    """Returns the last retry of a job if it waits; refuses while one is active."""
+def _last_retry(tx: Tx, job: JobRecord) -> JobRecord | None:
     last: JobRecord | None = None
     follower = jobs.automatic_retry(tx, job.id)
     while follower is not None:
@@ -90,6 +103,12 @@ def _waiting_retry(tx: Tx, job: JobRecord) -> JobRecord | None:
         follower = jobs.automatic_retry(tx, last.id)
     if job.group_id is not None and (number := groups.last_of_step(tx, job)) != job.id:
         last = jobs.find(tx, number, job.tenant_id)  # manual retries count too
+    return last
+
+
+def _waiting_retry(tx: Tx, job: JobRecord) -> JobRecord | None:
+    """Returns the last retry of a job if it waits; refuses while one is active."""
+    last = _last_retry(tx, job)
     if last is not None:
         last = jobs.lock(tx, last.id)  # it may have been claimed, or have ended, since it was read
     if last is None or last.status.terminal:
