@@ -456,7 +456,7 @@ def test_an_edited_template_or_schedule_answers_for_no_old_job(site: Site) -> No
     assert operator.post(f"/api/jobs/{allowed.json()['job_id']}/retry").status_code == 201
 
 
-def ticked(site: Site, schedule: int) -> list[int]:
+def ticked(site: Site, schedule: int) -> list[int | None]:
     """Executions that a schedule's own tick starts, as if its interval were over."""
     from headway.engine.scheduler.fire import fire, ready
 
@@ -465,7 +465,8 @@ def ticked(site: Site, schedule: int) -> list[int]:
     prepared = ready(client, found)
     at = found.next_at
     assert at is not None
-    return client.database.transact("fire", lambda tx: fire(tx, [prepared], now=at))
+    decided = client.database.transact("fire", lambda tx: fire(tx, [prepared], now=at))
+    return [tick.execution_id for tick in decided if tick.outcome == "FIRED"]
 
 
 def test_a_worker_is_no_author(site: Site) -> None:

@@ -17,6 +17,7 @@ from headway.model.jobs.outcome import Lost
 from headway.store import stats, workers
 from headway.store.jobs import reports
 from tests.support.life import BROKEN, Life
+from tests.support.schedules import Clockwork
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
 
@@ -97,6 +98,22 @@ def test_what_happened_is_counted_from_the_first_scrape_on(life: Life) -> None:
     assert found["headway_failures_total{kind=LOST}"] == 1
     assert found["headway_leases_lost_total"] == 1
     assert scrape(one) == {**found, "headway_database_ping_seconds": pytest.approx(0, abs=5)}
+
+
+def test_ticks_are_counted_by_outcome(life: Life) -> None:
+    clockwork, one = Clockwork(life), Metrics(life.database)
+    scrape(one)
+    clockwork.create()
+    clockwork.create("often", interval=60, catch_up="none", overlap="allow")
+    clockwork.advance(62 * 60)
+    clockwork.advance(3 * 60)
+    clockwork.schedules.run("nightly", force=True)  # no tick
+    found = scrape(one)
+    told: dict[str, int] = dict(life.sql("select outcome, sum(count) from hw_tick group by outcome"))
+    assert told.keys() == {"FIRED", "SKIPPED", "MISSED", "COALESCED"}
+    for outcome, count in told.items():
+        assert found[f"headway_ticks_total{{outcome={outcome}}}"] == count
+    assert scrape(one)["headway_ticks_total{outcome=MISSED}"] == told["MISSED"]  # each once
 
 
 def test_lost_claims_and_late_writes(life: Life) -> None:

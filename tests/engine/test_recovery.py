@@ -161,17 +161,24 @@ def test_scenario_3_failure_and_retry_are_one_transaction(life: Life) -> None:
     assert (life.status(job_id), retry_of(life, job_id).status) == ("FAILED", State.SCHEDULED)
 
 
-def test_scenario_3_a_failure_without_a_decision_gets_one(life: Life, database_url: str) -> None:
+def test_scenario_3_a_failure_without_a_decision_gets_one(
+    life: Life, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     undecided = life.in_state("retried")
     damage(database_url, f"delete from hw_job where retry_of = {undecided}")
     last = life.in_state("failed")
     recover(life)
-    assert retry_of(life, undecided).status is State.SCHEDULED
+    retry = retry_of(life, undecided)
+    assert retry.status is State.SCHEDULED
+    text = f"recovery: job {undecided} had failed without a decision; job {retry.id} retries it"
+    assert caplog.messages == [text]
     assert life.sql(f"select count(*) from hw_job where retry_of = {last}") == [(0,)]
     assert_settled(life)
 
 
-def test_scenario_3_beyond_its_attempts_the_decision_is_that_there_is_none(life: Life, database_url: str) -> None:
+def test_scenario_3_beyond_its_attempts_the_decision_is_that_there_is_none(
+    life: Life, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     job_id = life.in_state("failed")
     with raw_connection(database_url) as connection:
         connection.execute(
@@ -179,7 +186,27 @@ def test_scenario_3_beyond_its_attempts_the_decision_is_that_there_is_none(life:
         )
     recover(life)
     assert (life.job(job_id).exhausted, life.events(job_id)[-1]) == (1, "job.exhausted")
+    assert f"recovery: job {job_id} had failed without a decision; it is not retried" in caplog.messages
     assert_settled(life)
+
+
+@pytest.mark.parametrize("most", [10, 0])
+def test_the_log_says_which_lost_jobs_are_retried(
+    life: Life, dead_pid: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr("headway.engine.maintenance.recovery.MOST_TOLD", most)
+    unlimited(life)
+    again, once = life.enqueue(), life.enqueue(on_lost="fail")
+    worker_id = worker_here(life, dead_pid)
+    life.take(again, once, worker_id=worker_id)
+    recover(life)
+    told = [message for message in caplog.messages if "are now" in message or "is now" in message]
+    if most:
+        assert len(told) == 2
+        assert told[0].endswith(f"was lost; job {retry_of(life, again).id} retries it")
+        assert told[1].endswith("was lost; it is not retried")
+    else:
+        assert told == ["recovery: the workers of 2 jobs were lost; the jobs are now 2 FAILED; 1 of them are retried"]
 
 
 # --- scenario 4: a crash while the run is made ---

@@ -185,6 +185,29 @@ def test_after_downtime_the_last_one_is_caught_up(clockwork: Clockwork) -> None:
     assert clockwork.ticks() == [(5, 11, "COALESCED"), (60, 1, "FIRED")]
 
 
+def test_missed_ticks_have_an_event_and_a_line_in_the_log(
+    clockwork: Clockwork, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "headway")
+    clockwork.create()
+    clockwork.create("hourly", cron="0 * * * *", catch_up="none")
+    clockwork.advance(62 * 60)
+    told = clockwork.life.sql("select data from hw_event where kind = 'schedule.tick.missed' order by id")
+    begun = clockwork.began
+    facts = [json.loads(data) for (data,) in told]
+    nightly = {"schedule": 1, "nominal_at": begun + 5 * MINUTE, "until": begun + 55 * MINUTE, "count": 11}
+    hourly = {"schedule": 2, "nominal_at": begun + 60 * MINUTE, "until": begun + 60 * MINUTE, "count": 1}
+    assert {"outcome": "COALESCED", **nightly} in facts
+    assert {"outcome": "MISSED", **hourly} in facts
+    assert len(facts) == 2
+    assert caplog.messages.count("11 ticks of nightly were missed while no scheduler ran") == 1
+    assert caplog.messages.count("1 tick of hourly was missed while no scheduler ran") == 1
+    clockwork.advance("3m")
+    at = instant_text(begun + 65 * MINUTE)
+    assert f"schedule nightly: the tick of {at} was SKIPPED: overlap" in caplog.messages
+    assert sum("missed" in message for message in caplog.messages) == 2
+
+
 def test_catch_up_none(clockwork: Clockwork) -> None:
     clockwork.create(catch_up="none")
     clockwork.advance(62 * 60)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,17 @@ from headway import fault_points
 from headway.engine.maintenance.pruner import Pruner
 from headway.errors import Busy
 from headway.model.jobs.job import NewJob, Options
+from headway.store.db import open_database
+from headway.store.migrations import _apply
 from headway.store.webhooks import outbox
-from tests.support.life import Life
+from tests.support.life import Life, raw_connection
 from tests.support.pair import Pair
+from tests.support.schedules import Clockwork
 from tests.support.waiting import until
 
 URL = "https://hook.example/x"
+# The migration from which on missed ticks have an event.
+MISSED_TOLD = 14
 
 
 @pytest.fixture
@@ -125,6 +131,39 @@ def test_what_nobody_needs_any_more_is_disarmed_by_the_pruner(life: Life) -> Non
     life.client.webhooks.create(URL)
     Pruner(life.database, retention=None, artifacts=Path()).tick()
     assert armed(life)
+
+
+# A schedule with two ticks that were missed when missed ticks had no event.
+BEFORE = """
+insert into hw_schedule (id, tenant_id, name, definition, enabled, origin, decided_until, created_at, created_by)
+  values (7, 1, 'old', '{"cron":"0 * * * *","steps":[{"task":"sync"}]}', 0, 'api', 9, 1, '{}');
+insert into hw_tick (id, tenant_id, schedule_id, nominal_at, until, count, outcome, decided_at)
+  values (41, 1, 7, 2, 2, 1, 'MISSED', 8), (42, 1, 7, 3, 3, 1, 'MISSED', 9);
+"""
+
+
+def test_a_migration_gives_an_armed_trigger_its_new_text(empty_url: str) -> None:
+    """A database of the version before, with a webhook, learns of missed ticks."""
+    database = open_database(empty_url)
+    for version in range(1, MISSED_TOLD):
+        database.transact("migrate", partial(_apply, version=version))
+    outbox.arm(database)
+    with raw_connection(empty_url) as raw:
+        if database.dialect == "sqlite":
+            ((text,),) = raw.execute("select sql from sqlite_schema where name = 'hw_event_outbox'").fetchall()
+            raw.execute("drop trigger hw_event_outbox")
+            raw.execute(text.replace(", 'schedule.tick.missed'", ""))
+        for statement in BEFORE.split(";\n"):
+            raw.execute(statement)
+    database.close()
+    with Life(empty_url) as life:
+        assert armed(life)
+        assert life.sql("select value from hw_setting where name = 'ticks_without_event'") == [("42",)]
+        life.client.webhooks.create(URL, events=["schedule.tick.missed"])
+        clockwork = Clockwork(life)
+        clockwork.create()
+        clockwork.advance("1h")
+        assert life.sql("select event from hw_delivery") == [("schedule.tick.missed",)]
 
 
 @pytest.mark.parametrize("first", ["webhook", "job"])

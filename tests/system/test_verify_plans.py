@@ -577,6 +577,13 @@ def two_in_the_queue(w: Town) -> None:
     w.tamper("update hw_tick set decided_at = nominal_at + 1")
 
 
+@damage("I-14", "MISSED at 1767229200000000 has no event")
+def missed_without_an_event(w: Town) -> None:
+    w.clockwork.create(cron="0 * * * *", catch_up="none")
+    w.tick(119)
+    w.forget("kind = 'schedule.tick.missed'")
+
+
 @damage("I-14", "for its overlap, which is allowed")
 def skipped_though_allowed(w: Town) -> None:
     w.clockwork.create()

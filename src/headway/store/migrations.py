@@ -49,8 +49,17 @@ def _apply(tx: Tx, version: int) -> int:
     for file in sql_files("schema"):
         if int(file.split("_")[0]) == version and concerns(file, tx.database.dialect):
             tx.database.execute_script(tx, sql_text("schema", file))
+    if tx.database.dialect == "sqlite" and version == versions()[-1]:
+        _rebuild_outbox(tx)
     tx.run("record_migration", version=version)
     return done
+
+
+def _rebuild_outbox(tx: Tx) -> None:
+    """Creates the outbox trigger anew if it exists: it is no part of a migration, and its text may have changed."""
+    if tx.run("outbox_armed"):
+        for script in ("disarm", "arm"):
+            tx.database.execute_script(tx, sql_text("triggers", f"{script}.sqlite.sql"))
 
 
 def concerns(file: str, dialect: str) -> bool:

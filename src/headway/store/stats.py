@@ -116,6 +116,11 @@ def count_events(tx: Tx, after: int, upto: int, kinds: Sequence[str]) -> list[tu
     return [(kind, failure, count) for kind, failure, count in rows]
 
 
+def count_ticks(tx: Tx, after: int, upto: int) -> dict[str, int]:
+    """Counts the ticks that were decided, by outcome; one event may stand for many ticks."""
+    return {outcome: int(count) for outcome, count in tx.run("count_ticks", after=after, upto=upto)}
+
+
 # --- one tenant ---------------------------------------------------------------------------------------------------
 
 HOUR, SPAN = micros(3600.0), micros(300.0)

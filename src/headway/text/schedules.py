@@ -150,6 +150,23 @@ def tick_words(tick: Tick) -> str:
     return f"It could not run: {tick.reason}" if tick.reason else "It did not run."
 
 
+def missed_words(name: str, count: int) -> str:
+    """Returns how many ticks of a schedule were missed."""
+    return f"{count_words(count)} of {name} {'was' if count == 1 else 'were'} missed while no scheduler ran"
+
+
+def skipped_words(nominal_at: int, count: int, reason: str | None) -> str:
+    """Returns which ticks were skipped, and why."""
+    since = f"the tick of {instant_text(nominal_at)} was"
+    if count > 1:
+        since = f"{count_words(count)} from {instant_text(nominal_at)} on were"
+    return f"{since} SKIPPED: {reason or 'it did not run'}"
+
+
+def count_words(count: int) -> str:
+    return f"{count} tick{'' if count == 1 else 's'}"
+
+
 def change_words(kind: str, before: Mapping[str, object] | None, after: Mapping[str, object]) -> list[str]:
     """Describes what an event changed in a schedule, from its facts before and after."""
     if before is None or kind == "schedule.deleted":

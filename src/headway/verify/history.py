@@ -86,6 +86,11 @@ class History:
         return {name: int(count) for name, count in self.tx.run("verify_tally")}
 
     @cached_property
+    def untold_ticks(self) -> int:
+        """The number of the last tick that had no event when it was missed, because a version before decided it."""
+        return max((int(value) for (value,) in self.tx.run("verify_untold_ticks")), default=0)
+
+    @cached_property
     def whole_from(self) -> int:
         """The id of the first event after the last pruned one; 0 if none was pruned.
 

@@ -16,7 +16,7 @@ from headway.clock import micros
 from headway.engine import restart
 from headway.engine.execution import process_tree
 from headway.engine.loop import Loop
-from headway.engine.worker.finish import decide_left_over, settle
+from headway.engine.worker.finish import Settled, decide_left_over, settle
 from headway.model.groups.group import Group
 from headway.model.jobs.job import SYSTEM, JobRecord
 from headway.model.jobs.outcome import Lost
@@ -197,16 +197,19 @@ class Recovery(Loop):
         settled = self.database.transact("recover", lambda tx: self._settle_all(tx, lost))
         self.recovered += len(settled)
         if len(settled) > MOST_TOLD:
-            counts = Counter(state.name for state in settled.values())
+            counts = Counter(end.state.name for end in settled.values())
             states = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
-            log.warning("recovery: the workers of %d jobs were lost; the jobs are now %s", len(settled), states)
+            retried = sum(end.retry_id is not None for end in settled.values())
+            text = "recovery: the workers of %d jobs were lost; the jobs are now %s; %d of them are retried"
+            log.warning(text, len(settled), states, retried)
         else:
-            for job_id, state in settled.items():
-                log.warning("recovery: job %d is now %s: %s", job_id, state.name, lost[job_id][1].why)
+            for job_id, end in settled.items():
+                why = f"{lost[job_id][1].why}{_words(end)}"
+                log.warning("recovery: job %d is now %s: %s", job_id, end.state.name, why)
         return len(settled)
 
-    def _settle_all(self, tx: Tx, lost: Mapping[int, tuple[Orphan, Lost]]) -> dict[int, State]:
-        """Settles lost claims. Returns the new state of each job.
+    def _settle_all(self, tx: Tx, lost: Mapping[int, tuple[Orphan, Lost]]) -> dict[int, Settled]:
+        """Settles lost claims. Returns the new state and the retry of each job.
 
         A job is left out if another process has it, or if its processes may still run.
         """
@@ -228,11 +231,10 @@ class Recovery(Loop):
         return settled
 
     @staticmethod
-    def _settle(tx: Tx, job: JobRecord, lost: Lost, group: Group | None) -> State:
+    def _settle(tx: Tx, job: JobRecord, lost: Lost, group: Group | None) -> Settled:
         run = jobs.run_of(tx, job.id)
         if run is not None and run.status is not None:
-            Recovery._close_like_run(tx, job, run.status, group)
-            return run.status
+            return Settled(run.status, Recovery._close_like_run(tx, job, run.status, group))
         if run is None:
             tx.run("open_run", job_id=job.id)
         return settle(tx, job, lost, SYSTEM, group)
@@ -292,27 +294,32 @@ class Recovery(Loop):
             if status is None:
                 self.database.transact("mend", self._open_run, job_id)
             else:
-                self.database.transact("mend", self._close, job_id, fence, State(status))
+                closed = self.database.transact("mend", self._close, job_id, fence, State(status))
+                if closed is not None:
+                    log.warning("recovery: job %d is now %s like its run%s", job_id, closed.state.name, _words(closed))
 
     @staticmethod
     def _open_run(tx: Tx, job_id: int) -> None:
         tx.run("open_run", job_id=job_id)
 
-    def _close(self, tx: Tx, job_id: int, fence: int, run: State) -> None:
-        """Gives a job the status of its finished run."""
+    def _close(self, tx: Tx, job_id: int, fence: int, run: State) -> Settled | None:
+        """Gives a job the status of its finished run. Returns None if it has ended meanwhile."""
         group = groups.lock_of_job(tx, job_id)
         job = self._take(tx, job_id)
-        if job is not None and job.status is State.RUNNING and job.fence == fence:
-            self._close_like_run(tx, job, run, group)
-            if group is not None:
-                groups.advance(tx, group, SYSTEM)
+        if job is None or job.status is not State.RUNNING or job.fence != fence:
+            return None
+        closed = Settled(run, self._close_like_run(tx, job, run, group))
+        if group is not None:
+            groups.advance(tx, group, SYSTEM)
+        return closed
 
     @staticmethod
-    def _close_like_run(tx: Tx, job: JobRecord, run: State, group: Group | None) -> None:
-        """Closes the job, and decides its retry before its group is advanced."""
+    def _close_like_run(tx: Tx, job: JobRecord, run: State, group: Group | None) -> int | None:
+        """Closes the job, and decides its retry before its group is advanced. Returns the retry."""
         jobs.close_like_run(tx, job, run, SYSTEM)
-        if run is State.FAILED:
-            decide_left_over(tx, jobs.lock(tx, job.id), SYSTEM, group)
+        if run is not State.FAILED:
+            return None
+        return decide_left_over(tx, jobs.lock(tx, job.id), SYSTEM, group)
 
     def _mend_groups(self) -> None:
         """Advances stuck groups.
@@ -333,17 +340,27 @@ class Recovery(Loop):
             with self.database.read() as tx:
                 found = [row[0] for row in tx.run("undecided_failures", after=after, since=since)]
             for job_id in found:
-                self.database.transact("decide", self._decide, job_id)
+                decided = self.database.transact("decide", self._decide, job_id)
+                if decided is not None:
+                    log.warning("recovery: job %d had failed without a decision%s", job_id, _words(decided))
             if len(found) < 200:
                 return
             after = found[-1]
 
-    def _decide(self, tx: Tx, job_id: int) -> None:
+    def _decide(self, tx: Tx, job_id: int) -> Settled | None:
+        """Decides the retry of a failure. Returns None if it was decided meanwhile."""
         group = groups.lock_of_job(tx, job_id)
         job = self._take(tx, job_id)
         if job is None or job.status is not State.FAILED or job.exhausted or tx.run("any_retry", id=job_id):
-            return
-        decide_left_over(tx, job, SYSTEM, group)
+            return None
+        return Settled(job.status, decide_left_over(tx, job, SYSTEM, group))
+
+
+def _words(end: Settled) -> str:
+    """Returns what became of the retry of a job, as the end of a sentence; empty if its state has none."""
+    if end.state is not State.FAILED:
+        return ""
+    return "; it is not retried" if end.retry_id is None else f"; job {end.retry_id} retries it"
 
 
 def _lost(orphan: Orphan, remains: bool) -> Lost:

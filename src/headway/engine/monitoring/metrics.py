@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from headway.model.schedules.ticks import MISSED
 from headway.store import events, stats
 from headway.store.db import Database
 
@@ -34,6 +35,7 @@ FAILING = ("job.failed", "job.error")
 # A lost lease ends a job with one of these, or holds it for a person.
 LOSING = (*FAILING, "job.cancelled", "job.paused")
 COUNTED = sorted({"job.claimed", "job.late_write_rejected", *FINISHED, *DELIVERED, *LOSING})
+TICKS = ("FIRED", "SKIPPED", *MISSED)
 FAILURES = ("EXCEPTION", "EXIT_CODE", "TIMEOUT", "LOST", "INTERRUPTED", "BUDGET", "BAD_PARAMS", "UNKNOWN_TASK")
 
 
@@ -48,6 +50,7 @@ class Metrics(Collector):
         self.position: int | None = None
         self.newest = 0
         self.counted: Counter[tuple[str, str | None]] = Counter()
+        self.ticks: Counter[str] = Counter()
 
     def text(self) -> bytes:
         with self.lock:
@@ -99,7 +102,9 @@ class Metrics(Collector):
             end = min(upto, self.position + stats.SLICE)
             with self.database.read() as tx:
                 rows = stats.count_events(tx, self.position, end, COUNTED)
+                ticks = stats.count_ticks(tx, self.position, end)
             self.counted.update({(kind, failure): count for kind, failure, count in rows})
+            self.ticks.update(ticks)
             self.position = end
         self.newest = max(self.newest, self.position)
 
@@ -117,6 +122,8 @@ class Metrics(Collector):
         yield _counter("leases_lost", "Jobs whose worker was lost", self._sum(*LOSING, failure="LOST"))
         late = self._sum("job.late_write_rejected")
         yield _counter("late_writes_rejected", "Claims with a rejected write under a stale fence", late)
+        ticks = {outcome: self.ticks[outcome] for outcome in TICKS}
+        yield _counted("ticks", "Ticks of schedules that were decided, by outcome", "outcome", ticks)
         deliveries = {outcome: self._sum(kind) for kind, outcome in DELIVERED.items()}
         yield _counted("deliveries", "Webhook deliveries that ended, by outcome", "outcome", deliveries)
 

@@ -184,8 +184,8 @@ def ready(client: Client, schedule: Schedule) -> Ready:
 # --- deciding and firing ------------------------------------------------------------------------------------------
 
 
-def fire(tx: Tx, batch: Sequence[Ready], *, now: int, settle: bool = False) -> list[int]:
-    """Decides the ticks of locked schedules up to now. Returns the started executions."""
+def fire(tx: Tx, batch: Sequence[Ready], *, now: int, settle: bool = False) -> list[NewTick]:
+    """Decides the ticks of locked schedules up to now. Returns the decisions, as they were written to the ledger."""
     if not batch:
         return []
     vacancies = tenants.vacancies(tx, {prepared.schedule.tenant_id for prepared in batch})  # before groups are locked
@@ -201,7 +201,7 @@ def fire(tx: Tx, batch: Sequence[Ready], *, now: int, settle: bool = False) -> l
     ticks = [_row(prepared, tick, started) for prepared, made in fresh for tick in made.ticks]
     if ticks:
         schedules.add_ticks(tx, ticks, {prepared.schedule.id: prepared.actor for prepared in batch})
-    return list(started.values())
+    return ticks
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ Several schedulers may run: the first to lock a schedule decides it, the others 
 from __future__ import annotations
 
 import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,9 +16,11 @@ from headway.engine.loop import WokenLoop
 from headway.engine.scheduler.fire import Ready, fire, ready
 from headway.errors import BadInput
 from headway.model.schedules.definition import Schedule
-from headway.model.schedules.ticks import next_due
+from headway.model.schedules.ticks import MISSED, next_due
 from headway.store.db import Tx
 from headway.store.schedules import schedules
+from headway.store.schedules.schedules import NewTick
+from headway.text.schedules import missed_words, skipped_words
 
 if TYPE_CHECKING:
     from headway.engine.client.client import Client
@@ -77,16 +81,17 @@ class Scheduler(WokenLoop):
         """Fires a batch. Returns the number of locked schedules."""
         known = {prepared.schedule.id: prepared for prepared in batch}
 
-        def work(tx: Tx) -> int:
+        def work(tx: Tx) -> tuple[int, list[NewTick]]:
             tx.run("pin_plans")
             locked = schedules.lock_due(tx, list(known))
             now = tx.now()
             same = [_as_locked(known[schedule.id], schedule) for schedule in locked]
             fresh = [prepared for prepared in same if prepared is not None]
-            fire(tx, fresh, now=int(now))
-            return len(locked)
+            return len(locked), fire(tx, fresh, now=int(now))
 
-        return self.database.transact("fire", work)
+        locked, decided = self.database.transact("fire", work)
+        _tell(decided, {number: prepared.schedule.name for number, prepared in known.items()})
+        return locked
 
     def _wake_silent(self) -> None:
         """Computes the next time of enabled schedules that have none.
@@ -108,6 +113,20 @@ class Scheduler(WokenLoop):
             super().wait(0.0 if self.ended.is_set() else seconds - SHORTEST)
         else:
             self.ended.wait(seconds)
+
+
+def _tell(decided: Sequence[NewTick], names: Mapping[int, str]) -> None:
+    """Logs the ticks that did not fire: missed ones as one line per schedule, each skipped one."""
+    missed: Counter[int] = Counter()
+    for tick in decided:
+        if tick.outcome in MISSED:
+            missed[tick.schedule_id] += tick.times
+        elif tick.outcome == "SKIPPED":
+            log.info(
+                "schedule %s: %s", names[tick.schedule_id], skipped_words(tick.nominal_at, tick.times, tick.reason)
+            )
+    for number, count in missed.items():
+        log.warning("%s", missed_words(names[number], count))
 
 
 def _as_locked(prepared: Ready, schedule: Schedule) -> Ready | None:

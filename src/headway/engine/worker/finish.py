@@ -104,17 +104,24 @@ def _settle_claim(tx: Tx, worker_id: int, actor: Actor, ended: Ended, locked: Ma
     return True
 
 
-def settle(tx: Tx, job: JobRecord, outcome: Outcome, actor: Actor, group: Group | None = None) -> State:
+class Settled(NamedTuple):
+    """The state of a job whose claim ended, and the number of its automatic retry; None if it has none."""
+
+    state: State
+    retry_id: int | None = None
+
+
+def settle(tx: Tx, job: JobRecord, outcome: Outcome, actor: Actor, group: Group | None = None) -> Settled:
     """Ends a locked RUNNING job; the decision reads its row inside this transaction.
 
     The caller has locked the group of the job, and advances it afterwards.
     """
     standing = _standing(tx, job, group)
     change = decide(standing, outcome, dice.random)
-    state = change.job.status
+    state, retry_id = change.job.status, None
     version = jobs.apply(tx, change, actor)
     if change.retry is not None:
-        jobs.insert_retry(tx, job, actor, delay=change.retry, auto=True)
+        retry_id = jobs.insert_retry(tx, job, actor, delay=change.retry, auto=True)
         tx.wake()
     if group is not None and state in (State.PAUSED, State.ERROR) and not change.then_resume:
         groups.hold(tx, job, actor)
@@ -123,7 +130,7 @@ def settle(tx: Tx, job: JobRecord, outcome: Outcome, actor: Actor, group: Group 
         assert paused.version == version
         jobs.apply(tx, actions.resume(paused, now=standing.now, spent={}, budget=None), actor)
         tx.wake()
-    return state
+    return Settled(state, retry_id)
 
 
 def _standing(tx: Tx, job: JobRecord, group: Group | None) -> FinishInputs:
@@ -149,8 +156,8 @@ def _too_long(job: JobRecord, options: Options, now: int) -> str | None:
     return f"ran longer than {duration_text(options.timeout)}"
 
 
-def decide_left_over(tx: Tx, job: JobRecord, actor: Actor, group: Group | None = None) -> None:
-    """Inserts the missing retry of a FAILED job, or marks its chain exhausted."""
+def decide_left_over(tx: Tx, job: JobRecord, actor: Actor, group: Group | None = None) -> int | None:
+    """Inserts the missing retry of a FAILED job and returns its number, or marks its chain exhausted."""
     run = jobs.run_of(tx, job.id)
     error = (run.error if run else None) or "failed"
     failure: Outcome = Failed(job.failure_kind or FailureKind.EXCEPTION, error)
@@ -159,7 +166,8 @@ def decide_left_over(tx: Tx, job: JobRecord, actor: Actor, group: Group | None =
     retry = decide(_standing(tx, job, group), failure, dice.random).retry
     if retry is not None:
         in_group = groups.is_open(tx, job)
-        jobs.insert_retry(tx, job, actor, delay=retry, auto=True, in_group=in_group)
+        retry_id = jobs.insert_retry(tx, job, actor, delay=retry, auto=True, in_group=in_group)
         tx.wake()
-    else:
-        jobs.apply(tx, actions.Change(replace(job, exhausted=1), "job.exhausted"), actor)
+        return retry_id
+    jobs.apply(tx, actions.Change(replace(job, exhausted=1), "job.exhausted"), actor)
+    return None

@@ -26,6 +26,8 @@ OVERLAP = "overlap"
 OUTSIDE = "outside start and end"
 INACTIVE = "tenant inactive"
 LIMITED = "tenant limit reached"
+# The outcomes of a tick that was late and did not fire: not made up for, or a later one fired for it.
+MISSED = ("MISSED", "COALESCED")
 
 
 def _micros(seconds: float) -> int:

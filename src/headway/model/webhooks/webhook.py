@@ -24,7 +24,14 @@ JOB_EVENTS = (
     "job.error",
     "target.held",
 )
-EVENTS = (*JOB_EVENTS, "group.finished", "execution.finished", "execution.held", "schedule.tick.skipped")
+EVENTS = (
+    *JOB_EVENTS,
+    "group.finished",
+    "execution.finished",
+    "execution.held",
+    "schedule.tick.skipped",
+    "schedule.tick.missed",
+)
 TEST = "webhook.test"
 PENDING, DELIVERED, FAILED = "PENDING", "DELIVERED", "FAILED"
 # 1 try and 3 retries.

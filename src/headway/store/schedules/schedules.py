@@ -78,26 +78,20 @@ def open_stages(tx: Tx, ids: Collection[int]) -> dict[int, int | None]:
 
 
 def add_ticks(tx: Tx, new: Sequence[NewTick], actors: Mapping[int, Actor]) -> None:
-    """Writes decisions to the ledger; a skipped tick also writes an event."""
-    skipped = []
+    """Writes decisions to the ledger; a tick that did not fire also writes an event."""
+    unfired = []
     for number, tenant_id, schedule_id, nominal_at, until, count, outcome, reason in tx.run(
         "add_ticks", rows=json.dumps(new)
     ):
-        if outcome == "SKIPPED":
-            facts = {"schedule": schedule_id, "nominal_at": nominal_at, "until": until, "count": count}
-            data, actor = json.dumps({**facts, "reason": reason}), actors[schedule_id]
-            skipped.append(
-                NewEvent(
-                    "schedule.tick.skipped",
-                    actor,
-                    thing="tick",
-                    tenant_id=tenant_id,
-                    thing_id=number,
-                    version=1,
-                    data=data,
-                )
-            )
-    events.record(tx, *skipped)
+        if outcome == "FIRED":
+            continue
+        skipped = outcome == "SKIPPED"
+        kind = "schedule.tick.skipped" if skipped else "schedule.tick.missed"
+        why = {"reason": reason} if skipped else {"outcome": outcome}
+        data = json.dumps({"schedule": schedule_id, "nominal_at": nominal_at, "until": until, "count": count, **why})
+        of_tick = {"thing": "tick", "tenant_id": tenant_id, "thing_id": number, "version": 1}
+        unfired.append(NewEvent(kind, actors[schedule_id], data=data, **of_tick))
+    events.record(tx, *unfired)
 
 
 def fired(tx: Tx, schedule_id: int, since: int, until: int) -> set[int]:

@@ -233,6 +233,15 @@ where locktype = 'relation' and relation = 'hw_event'::regclass and mode = 'RowE
 select kind, data::json ->> 'failure_kind', count(*) from hw_event
 where id > :after and id <= :upto and kind in (select value from json_array_elements_text(:kinds::json)) group by 1, 2;
 
+-- name: count_ticks
+select outcome, sum(times) from (
+  select 'FIRED' as outcome, 1 as times from hw_event
+  where id > :after and id <= :upto and kind = 'execution.created' and data::json ->> 'reason' = 'tick'
+  union all
+  select case kind when 'schedule.tick.skipped' then 'SKIPPED' else data::json ->> 'outcome' end, (data::json ->> 'count')::bigint from hw_event
+  where id > :after and id <= :upto and kind in ('schedule.tick.skipped', 'schedule.tick.missed')
+) t group by outcome;
+
 -- name: note_pruned
 -- Tells subscribers that the newest events were pruned. The sequence continues by itself.
 insert into hw_event (tenant_id, thing, thing_id, version, kind, at, actor)

@@ -209,6 +209,16 @@ where group_id = :group_id and group_id is not null and stage > :stage and statu
 select kind, data ->> 'failure_kind', count(*) from hw_event
 where id > :after and id <= :upto and kind in (select value from json_each(:kinds)) group by 1, 2;
 
+-- name: count_ticks
+-- Ticks decided between two event numbers, by outcome. A fired one is an execution; another event may stand for many.
+select outcome, sum(times) from (
+  select 'FIRED' as outcome, 1 as times from hw_event
+  where id > :after and id <= :upto and kind = 'execution.created' and data ->> 'reason' = 'tick'
+  union all
+  select case kind when 'schedule.tick.skipped' then 'SKIPPED' else data ->> 'outcome' end, data ->> 'count' from hw_event
+  where id > :after and id <= :upto and kind in ('schedule.tick.skipped', 'schedule.tick.missed')
+) t group by outcome;
+
 -- name: note_pruned
 -- Tells subscribers that the newest events were pruned. This event has the next number, so that no number is reused.
 insert into hw_event (id, tenant_id, thing, thing_id, version, kind, at, actor)

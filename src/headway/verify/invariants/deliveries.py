@@ -19,7 +19,8 @@ from headway.verify.report import Finding
 PER_PAGE = 500
 MOST_LOST = 10
 TOLD = {"job.completed", "job.resolved", "job.failed", "job.skipped", "job.cancelled", "job.paused", "job.error"}
-TOLD |= {"job.exhausted", "group.finished", "execution.finished", "execution.held", "schedule.tick.skipped"}
+TOLD |= {"job.exhausted", "group.finished", "execution.finished", "execution.held"}
+TOLD |= {"schedule.tick.skipped", "schedule.tick.missed"}
 NAMES = {
     "job.completed": "job.run.completed",
     "job.resolved": "job.run.completed",

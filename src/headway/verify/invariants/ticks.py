@@ -273,6 +273,8 @@ class _Ledger:
                 elif tick.reason == OVERLAP and not self.executions.may_have_met(tick):
                     yield f"{tick.name} for its overlap, and nothing ran at {tick.decided_at}"
             case missed:
+                if tick.event_id is None and tick.id > self.history.untold_ticks:
+                    yield f"{tick.name} has no event"
                 if missed != UNFIRED.get(reign.catch_up):
                     yield f"{tick.name}, and catch_up is {reign.catch_up}"
                 elif tick.decided_at - tick.until <= reign.tolerance(tick.until):

@@ -2,7 +2,7 @@
 -- exists only while there are subscribers, because a table with triggers makes writes half as expensive again.
 create trigger if not exists hw_event_outbox after insert on hw_event
 when new.kind in ('job.completed', 'job.resolved', 'job.failed', 'job.skipped', 'job.cancelled', 'job.paused', 'job.error',
-    'job.exhausted', 'group.finished', 'execution.finished', 'execution.held', 'schedule.tick.skipped')
+    'job.exhausted', 'group.finished', 'execution.finished', 'execution.held', 'schedule.tick.skipped', 'schedule.tick.missed')
 begin
   insert into hw_delivery (tenant_id, endpoint_id, event_id, event, job_id, max_tries, due_at, created_at)
   select new.tenant_id, e.id, new.id, n.name, case when new.thing = 'job' then new.thing_id end, e.max_tries, new.at, new.at

@@ -35,7 +35,7 @@ select thing_id, id, at, kind, data, tenant_id from hw_event where thing = 'webh
 select v.id, v.tenant_id, v.kind, v.at, v.data, j.target_id, j.options
 from hw_event v left join hw_job j on j.id = v.thing_id and v.thing = 'job'
 where v.id > :after and v.kind in ('job.completed', 'job.resolved', 'job.failed', 'job.skipped', 'job.cancelled', 'job.paused', 'job.error',
-  'job.exhausted', 'group.finished', 'execution.finished', 'execution.held', 'schedule.tick.skipped')
+  'job.exhausted', 'group.finished', 'execution.finished', 'execution.held', 'schedule.tick.skipped', 'schedule.tick.missed')
 order by v.id limit :limit;
 
 -- name: verify_told

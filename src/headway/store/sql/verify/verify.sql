@@ -250,12 +250,17 @@ select e.thing_id, e.version, e.kind, e.at, e.data, e.tenant_id from hw_schedule
 order by e.thing_id, e.version;
 
 -- name: verify_ticks
--- A page of the ledger, each row with the execution that it names and the event of its skip.
+-- A page of the ledger, each row with the execution that it names and the event of a tick that did not fire.
 select t.schedule_id, t.nominal_at, t.id, t.tenant_id, t.until, t.count, t.outcome, t.reason, t.execution_id, t.decided_at,
   g.id, g.schedule_id, g.reason, g.nominal_at, e.id
 from hw_tick t left join hw_group g on g.id = t.execution_id
-left join hw_event e on e.thing_id = t.id and e.thing = 'tick' and e.version = 1 and e.kind = 'schedule.tick.skipped'
+left join hw_event e on e.thing_id = t.id and e.thing = 'tick' and e.version = 1
+  and e.kind = case t.outcome when 'SKIPPED' then 'schedule.tick.skipped' else 'schedule.tick.missed' end
 where (t.schedule_id, t.nominal_at, t.id) > (:after_schedule, :after_at, :after_id) order by t.schedule_id, t.nominal_at, t.id limit :limit;
+
+-- name: verify_untold_ticks
+-- The last tick of the time in which missed ticks had no event.
+select value from hw_setting where name = 'ticks_without_event';
 
 -- name: verify_executions
 -- A page of executions by schedule, with the event numbers of their creation, begin and end.
