@@ -25,7 +25,7 @@ from headway.store.sqlite import transaction, waiter
 ROUNDS = 10  # measured; one more comes before them
 KINDS = 200
 LEASE, HEARTBEAT = 600.0, 100.0  # all is fifty times slower here
-waiter.NUDGED_WITHIN *= 50
+waiter.WOKEN_WITHIN *= 50
 transaction.LATE_COMMIT *= 50
 
 

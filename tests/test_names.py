@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import io
+import re
+import tokenize
 from collections import defaultdict
 from pathlib import Path
 
@@ -13,6 +16,24 @@ GERUNDS_ALLOWED = {"paging", "rendering", "routing", "running", "stage_sharing",
 OWN_NAMES = ("api/legacy/", "verify/")
 # Suffixes that name no thing (house rule).
 EMPTY_SUFFIXES = ("Manager", "Handler", "Processor", "Helper", "Util", "Utils")
+
+# Words of the old vocabulary, and what the things are called now.
+OLD_WORDS = {
+    "wish": "request, option, entry or step",
+    "wishes": "options",
+    "wished": "requested",
+    "said": "message, text or recorded",
+    "told": "text, facts or recorded",
+    "board": "replay state",
+    "nudge": "wake",
+    "nudged": "woken",
+    "nudges": "wakes",
+    "foresight": "dry run or forecast",
+    "surroundings": "snapshot or session facts",
+}
+# The name of the component in the OpenAPI document, which generated clients use.
+OLD_NAMES_KEPT = {"StepWishSchema"}
+WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 def modules() -> list[Path]:
@@ -43,6 +64,14 @@ def test_a_class_name_exists_once() -> None:
 
 def test_no_class_name_ends_in_an_empty_word() -> None:
     assert [name for name in classes() if name.endswith(EMPTY_SUFFIXES)] == []
+
+
+def test_no_identifier_has_a_word_of_the_old_vocabulary() -> None:
+    for path in modules():
+        for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+            if token.type == tokenize.NAME and token.string not in OLD_NAMES_KEPT:
+                old = {word.lower() for word in WORDS.findall(token.string)} & OLD_WORDS.keys()
+                assert not old, f"{path}:{token.start[0]}: {token.string}: write {OLD_WORDS[old.pop()]}"
 
 
 def test_every_module_says_in_its_first_line_what_it_holds() -> None:

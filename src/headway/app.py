@@ -108,12 +108,12 @@ class App:
         direct: str | None = None,
         **options: Any,
     ) -> Task[..., Any]:
-        wished = make_options(Options(), **options)
+        requested = make_options(Options(), **options)
         spec = make_spec(
             function,
             name=name,
             isolation=isolation,
-            options=wished,
+            options=requested,
             priority=check_priority(priority),
             retry=options.get("retry"),
             direct=direct,
@@ -251,29 +251,29 @@ class App:
         if os.getpid() == pid:
             self._end_caller()
 
-    def enqueue(self, task: str, params: Mapping[str, object] | None = None, **wishes: Any) -> Job:
+    def enqueue(self, task: str, params: Mapping[str, object] | None = None, **options: Any) -> Job:
         """Enqueues a job by its task's name; the task may exist only in another process."""
         if task in self.tasks:
-            known = self.tasks[task].using(**wishes) if wishes else self.tasks[task]
+            known = self.tasks[task].using(**options) if options else self.tasks[task]
             return known.enqueue(**(params or {}))
         for name in ("name", "continue_on_failure", "wait", "connection"):
-            if wishes.get(name):
+            if options.get(name):
                 raise BadInput(
                     f"{name} cannot be used with {task!r}, which this app does not declare",
                     hint="leave it out",
                     field=name,
                 )
-        job_id, created = self.client.enqueue(make_job(self.client, task, params or {}, wishes))
+        job_id, created = self.client.enqueue(make_job(self.client, task, params or {}, options))
         return Job(self.client, job_id, created=created)
 
-    def step(self, task: str, params: Mapping[str, object] | None = None, **wishes: Any) -> Step:
+    def step(self, task: str, params: Mapping[str, object] | None = None, **options: Any) -> Step:
         """Returns a step by its task's name; the task may exist only in another process."""
         known = self.tasks.get(task)
         if known is not None:
-            return (known.using(**wishes) if wishes else known).step(**(params or {}))
-        name, given = wishes.pop("name", task), dict(params or {})
+            return (known.using(**options) if options else known).step(**(params or {}))
+        name, given = options.pop("name", task), dict(params or {})
         text = to_json(given, field="params")
-        return Step(name, lambda client: make_job(client, task, given, wishes), task, text, wishes)
+        return Step(name, lambda client: make_job(client, task, given, options), task, text, options)
 
     def group(
         self,
@@ -292,7 +292,7 @@ class App:
         declare = self.declare_schedule
         return Plan(lambda: self.client, name, on_failure=on_failure, on_shutdown=on_shutdown, declare=declare)
 
-    def direct(self, task: str, params: Mapping[str, object] | None = None, **wishes: Any) -> Any:
+    def direct(self, task: str, params: Mapping[str, object] | None = None, **options: Any) -> Any:
         """Runs a task of this app as a direct call and returns its result."""
         known = self.tasks.get(task)
         if known is None:
@@ -301,7 +301,7 @@ class App:
                 f"did you mean {near}?" if near else "a direct call runs in this process: declare the task in this app"
             )
             raise NotFound(f"no task here is named {task!r}", hint=hint, code="unknown_task")
-        return (known.using(**wishes) if wishes else known).call(**(params or {}))
+        return (known.using(**options) if options else known).call(**(params or {}))
 
     def job(self, job_id: int) -> Job:
         """Returns the handle of an existing job, or raises NotFound."""

@@ -46,7 +46,7 @@ class KillAt:
 
 def arm_from_environment() -> None:
     """Arms a kill in a process that a test started: `HEADWAY_TEST_FAULT=3` or `=3:claim`."""
-    wish = os.environ.get("HEADWAY_TEST_FAULT")
-    if wish:
-        count, _, prefix = wish.partition(":")
+    fault = os.environ.get("HEADWAY_TEST_FAULT")
+    if fault:
+        count, _, prefix = fault.partition(":")
         arm(KillAt(int(count), prefix))

@@ -46,8 +46,8 @@ def settle(app: App, roles: Sequence[str], *, adopt: bool = False) -> Iterator[s
     Yields a line for each group of changes, and one for settings that the database overrides.
     """
     settings = app.settings
-    wished = settings.concurrency.value(settings.aging)
-    found = limits.settle(app.database, wished, settings.resources, actor=app.client.actor, adopt=adopt)
+    requested = settings.concurrency.value(settings.aging)
+    found = limits.settle(app.database, requested, settings.resources, actor=app.client.actor, adopt=adopt)
     if found.changed:
         yield f"these settings are in force now: {_changes(found)}"
     if found.refused:
@@ -62,7 +62,7 @@ def settle(app: App, roles: Sequence[str], *, adopt: bool = False) -> Iterator[s
 def _changes(found: limits.SettledLimits) -> str:
     shown = limits.shown
     changed = "; ".join(
-        f"{change.name} {shown(change.wished)} (was {shown(change.stored)})" for change in found.changed
+        f"{change.name} {shown(change.requested)} (was {shown(change.stored)})" for change in found.changed
     )
     jobs = f"waiting job{'s' if found.relaned > 1 else ''}"
     return f"{changed}; {found.relaned} {jobs} got other lanes" if found.relaned else changed
@@ -122,7 +122,7 @@ def _loops(made: Supervisor) -> list[Loop]:
 
 def worker(app: App, tasks: Sequence[str]) -> Worker:
     settings = app.settings
-    wishes = WorkerConfig(
+    config = WorkerConfig(
         slots=settings.slots,
         tasks=list(tasks) or None,
         lease=settings.lease,
@@ -132,7 +132,7 @@ def worker(app: App, tasks: Sequence[str]) -> Worker:
         listen=settings.listen,
         vault=app.vault,
     )
-    return Worker(app.database, app.registry, wishes)
+    return Worker(app.database, app.registry, config)
 
 
 def service(app: App, *, open_on_loopback: bool = True) -> Service:

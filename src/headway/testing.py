@@ -63,8 +63,8 @@ class _Here(Worker):
     """A worker that runs one job after another in the calling thread, without a heartbeat."""
 
     def __init__(self, app: App) -> None:
-        wishes = WorkerConfig(slots=1, artifacts=app.settings.artifacts, lease=3600, vault=app.vault)
-        super().__init__(app.database, app.registry, wishes)
+        config = WorkerConfig(slots=1, artifacts=app.settings.artifacts, lease=3600, vault=app.vault)
+        super().__init__(app.database, app.registry, config)
 
     def __enter__(self) -> _Here:
         self.database.transact("register", self._register)
@@ -89,7 +89,7 @@ class _Here(Worker):
     def _run(self, claim: Claim) -> None:
         spec = self.registry.get(claim.task)
         carried = carried_by(self.database, self.registry, [claim]).get(claim.job_id, NOTHING)
-        running = Running(claim, spec, self.starter.sink_of(claim), carried, vault=self.wishes.vault)
+        running = Running(claim, spec, self.starter.sink_of(claim), carried, vault=self.config.vault)
         self.pool.running[claim.job_id] = running
         self.notes.begin(claim.job_id, running.carried.spent)
         ended = running.ended(outcome_of(_caller(running)))

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from headway.api.http.auth import BODY_LIMIT
 from headway.clock import SECOND
-from headway.dashboard.flash import MOST, FlashSigner, Said
+from headway.dashboard.flash import MOST, FlashMessage, FlashSigner
 from headway.dashboard.time_format import taste_of
 from headway.model.access.cookies import CookieKey
 from tests.support import forms
@@ -56,7 +56,7 @@ SIGNER = FlashSigner(CookieKey(b"k" * 32), "open_abc", 5_000 * SECOND)
 
 @pytest.mark.parametrize("text", ["Job 5 was cancelled.", "x" * 9_000, "雨" * 9_000, "🌫" * 9_000, "a\ud800b"])
 def test_what_is_said_fits_into_a_cookie_and_its_undo_stays(text: str) -> None:
-    said = Said(text, "done", ("/queue/resume", {"name": "ü", "number": 5}))
+    said = FlashMessage(text, "done", ("/queue/resume", {"name": "ü", "number": 5}))
     packed = SIGNER.pack(said)
     assert len(packed) <= MOST
     found = SIGNER.unpack(packed)
@@ -66,14 +66,14 @@ def test_what_is_said_fits_into_a_cookie_and_its_undo_stays(text: str) -> None:
 
 
 def test_an_undo_that_is_too_long_is_left_out() -> None:
-    found = SIGNER.unpack(SIGNER.pack(Said("done it", undo=("/queue/act", {"q": "雨" * 2_000}))))
-    assert found == Said("done it")
+    found = SIGNER.unpack(SIGNER.pack(FlashMessage("done it", undo=("/queue/act", {"q": "雨" * 2_000}))))
+    assert found == FlashMessage("done it")
 
 
 def test_a_message_is_of_one_session_and_one_minute() -> None:
-    packed = SIGNER.pack(Said("done it"))
-    assert SIGNER.unpack(packed) == Said("done it")
-    assert replace(SIGNER, now=SIGNER.now + 59 * SECOND).unpack(packed) == Said("done it")
+    packed = SIGNER.pack(FlashMessage("done it"))
+    assert SIGNER.unpack(packed) == FlashMessage("done it")
+    assert replace(SIGNER, now=SIGNER.now + 59 * SECOND).unpack(packed) == FlashMessage("done it")
     for other in (
         replace(SIGNER, session="open_abd"),
         replace(SIGNER, key=CookieKey(b"l" * 32)),
@@ -82,7 +82,15 @@ def test_a_message_is_of_one_session_and_one_minute() -> None:
         assert other.unpack(packed) is None
 
 
-ODD = ("", ".", "ü.ü", "[" * 3_000, "%00", '"\\377\\000"', SIGNER.pack(Said("forged", undo=("/queue/pause", {}))))
+ODD = (
+    "",
+    ".",
+    "ü.ü",
+    "[" * 3_000,
+    "%00",
+    '"\\377\\000"',
+    SIGNER.pack(FlashMessage("forged", undo=("/queue/pause", {}))),
+)
 
 
 @pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))

@@ -119,8 +119,8 @@ def test_a_schedule_with_stages_is_made(site: Site) -> None:
         (1, "story.generate"),
         (1, "story.generate 2"),
     ]
-    assert one.steps[1].wishes == {"resources": ["ollama"], "continue_on_failure": True}
-    assert one.steps[2].wishes == {"priority": 3}
+    assert one.steps[1].options == {"resources": ["ollama"], "continue_on_failure": True}
+    assert one.steps[2].options == {"priority": 3}
     assert one.timezone == "Europe/Berlin"
     assert one.overlap == "skip"
 

@@ -210,7 +210,7 @@ def test_a_reservation_that_its_holder_does_not_know_of_is_ended(database_url: s
         holder.open()
         wish = ReservationRequest(app.client.tenant_id, "ada", task="add")
         reserve = partial(
-            direct_reservations.reserve, lanes=holder.lanes, wish=wish, actor=SYSTEM, worker_id=holder.who.id
+            direct_reservations.reserve, lanes=holder.lanes, request=wish, actor=SYSTEM, worker_id=holder.who.id
         )
         number, granted = app.database.transact("reserve", lambda tx: reserve(tx))
         assert granted

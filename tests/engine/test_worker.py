@@ -506,7 +506,7 @@ def test_a_nudge_brings_a_stop_request_and_the_next_job(app: App):
     until(lambda: stopped.status == "RUNNING")
     following = enqueue(app, "fails")
     app.client.cancel(stopped.id)
-    worker.strategy.nudged = True
+    worker.strategy.woken = True
     worker.tick()
     assert worker.pool.running[stopped.id].asked_at is not None
     assert worker.claimed == 2

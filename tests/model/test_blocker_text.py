@@ -8,14 +8,14 @@ PAUSED = Blocker(
     "paused",
     "the target a b is paused; resume it with headway targets resume a b",
     since=0,
-    said="the target a b is paused; Resume on its page ends the pause",
+    by_button="the target a b is paused; Resume on its page ends the pause",
     command="headway targets resume 'a b'",
 )
 
 
 def test_a_page_speaks_of_its_buttons_and_a_terminal_of_its_commands() -> None:
     assert sentence(PAUSED, 60_000_000) == f"{PAUSED.detail} (for 60 s)"
-    assert on_page(PAUSED, 60_000_000) == f"{PAUSED.said} (for 60 s)"
+    assert on_page(PAUSED, 60_000_000) == f"{PAUSED.by_button} (for 60 s)"
     plain = Blocker("no_worker", "every slot is taken")
     assert on_page(plain, 0) == sentence(plain, 0)
 

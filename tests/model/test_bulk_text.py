@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.engine.client.bulk import ACTIONS
 from headway.model.jobs.states import State
-from headway.text.bulk import offers, told
+from headway.text.bulk import offers, outcome_text
 
 S = State
 
@@ -33,11 +33,11 @@ def test_an_offer_names_its_states() -> None:
 
 
 def test_what_is_told_afterwards() -> None:
-    assert told("cancel", 1, []) == "1 job was cancelled, or asked to stop."
-    text = told("resume", 2, [(n, f"job {n} ran") for n in range(5)])
+    assert outcome_text("cancel", 1, []) == "1 job was cancelled, or asked to stop."
+    text = outcome_text("resume", 2, [(n, f"job {n} ran") for n in range(5)])
     assert text == "2 jobs were resumed. 5 jobs were not: job 0 ran; job 1 ran; job 2 ran; and 2 more."
     assert (
-        told("cancel", 500, [], 2_710)
+        outcome_text("cancel", 500, [], 2_710)
         == "500 jobs were cancelled, or asked to stop. 2,710 of 3,210 are left: continue?"
     )
-    assert told("retry", 0, [(4, "job 4 ran")]) == "0 jobs were tried again. 1 job was not: job 4 ran."
+    assert outcome_text("retry", 0, [(4, "job 4 ran")]) == "0 jobs were tried again. 1 job was not: job 4 ran."

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.model.jobs.failure_groups import LONGEST, NONE_SAID, Failure, alike, fingerprint
+from headway.model.jobs.failure_groups import LONGEST, NO_TEXT, Failure, alike, fingerprint
 
 SAME = {
     "numbers": ("timed out after 30 s (try 2 of 4)", "timed out after 45.5 s (try 1 of 4)"),
@@ -48,7 +48,7 @@ def test_words_stay(one: str, other: str) -> None:
 def test_what_is_left_is_for_people() -> None:
     text = "OSError: [Errno 2] can't open '/tmp/x' at 10:30 for 550e8400-e29b-41d4-a716-446655440000 on /srv/a/b"
     assert fingerprint(text) == "OSError: [Errno <n>] can't open <text> at <n> for <uuid> on <path>"
-    assert fingerprint("") == fingerprint(" \n") == NONE_SAID
+    assert fingerprint("") == fingerprint(" \n") == NO_TEXT
 
 
 @given(st.text(max_size=2_000))

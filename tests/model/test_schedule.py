@@ -11,7 +11,7 @@ import pytest
 from headway.engine.client.schedules import upcoming
 from headway.errors import BadInput
 from headway.model.schedules.definition import Definition, anchor_of, stages_of
-from headway.model.schedules.ticks import GRACE, OUTSIDE, Decision, TickWish, decide, jitter_of, next_due, times_of
+from headway.model.schedules.ticks import GRACE, OUTSIDE, Decision, PlannedTick, decide, jitter_of, next_due, times_of
 from headway.model.values.times import instant, instant_text
 
 STEPS = [{"task": "sync"}]
@@ -228,7 +228,7 @@ def test_jitter_is_the_same_for_everybody_and_spread_out() -> None:
 
 def test_a_tick_on_time_fires_and_the_next_one_is_known() -> None:
     decision = made(define(), decided_until=NOON - 1, now=NOON + 5)
-    assert decision == Decision(NOON + 5, (TickWish(NOON, NOON, 1, "FIRED"),), NOON + HOUR)
+    assert decision == Decision(NOON + 5, (PlannedTick(NOON, NOON, 1, "FIRED"),), NOON + HOUR)
 
 
 def test_nothing_is_decided_twice_and_a_clock_put_back_fires_nothing() -> None:
@@ -255,7 +255,7 @@ def test_nothing_is_decided_twice_and_a_clock_put_back_fires_nothing() -> None:
 def test_overlap(overlap: str, active: bool, waiting: bool, outcome: str, waits: bool, cancels: bool) -> None:
     decision = made(define(overlap=overlap), decided_until=NOON - 1, now=NOON, active=active, waiting=waiting)
     reason = "overlap" if outcome == "SKIPPED" else None
-    assert decision.ticks == (TickWish(NOON, NOON, 1, outcome, reason, waits, cancels),)
+    assert decision.ticks == (PlannedTick(NOON, NOON, 1, outcome, reason, waits, cancels),)
 
 
 def test_ticks_of_one_decision_meet_each_other() -> None:
@@ -328,11 +328,11 @@ def test_a_tick_during_a_catch_up_joins_its_line_up_to_the_cap() -> None:
     """Without a catch-up, and with another policy, the same tick is skipped for overlap."""
     during = {"decided_until": NOON - 1, "now": NOON, "active": True, "waiting": True}
     caught_up = made(define(catch_up="all", cap=3), **during, line=2)
-    assert caught_up.ticks == (TickWish(NOON, NOON, 1, "FIRED", waits=True),)
+    assert caught_up.ticks == (PlannedTick(NOON, NOON, 1, "FIRED", waits=True),)
     for definition, line in ((define(catch_up="all", cap=3), 3), (define(catch_up="all"), 0), (define(), 2)):
         assert shown(made(definition, **during, line=line)) == [(NOON, 1, "SKIPPED: overlap")]
     beside = made(define(catch_up="all", overlap="allow"), **during, line=2)
-    assert beside.ticks == (TickWish(NOON, NOON, 1, "FIRED"),)
+    assert beside.ticks == (PlannedTick(NOON, NOON, 1, "FIRED"),)
 
 
 @pytest.mark.parametrize("catch_up", ["last", "none", "all"])
@@ -352,7 +352,7 @@ def test_a_year_of_a_minutely_schedule_is_decided_in_a_moment(catch_up: str, zon
 def test_however_often_it_is_asked_every_time_is_decided_once(catch_up: str, overlap: str, jitter: int) -> None:
     """Steps of all sizes, with the clock put back in between; the times, added up, are those of the calendar."""
     definition = define(cron="*/7 * * * *", catch_up=catch_up, overlap=overlap, jitter=jitter)
-    decided, now, seen = NOON, NOON, list[TickWish]()
+    decided, now, seen = NOON, NOON, list[PlannedTick]()
     for n, step in enumerate([1, 30, 61, 59, 400, -3000, 2000, 100_000, 5, 86_400 * 3, 60, 1, -1, 5_000] * 3):
         now += step * 1_000_000
         decision = made(definition, decided_until=decided, now=now, active=n % 3 == 0)

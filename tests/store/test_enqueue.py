@@ -347,7 +347,7 @@ def enqueue_behind_a_writer(crowd: Life, count: int) -> list[Any]:
     writer = crowd.database.begin("busy")
     with ThreadPoolExecutor(count) as pool:
         futures = [pool.submit(crowd.enqueue, params=json.dumps({"n": n})) for n in range(count)]
-        until(lambda: len(crowd.client.intake.shared.wishes) == count - 1, "that all but the first wait")
+        until(lambda: len(crowd.client.intake.shared.waiting) == count - 1, "that all but the first wait")
         crowd.database.end(writer)
     return futures
 
@@ -371,7 +371,7 @@ def test_when_a_shared_commit_fails_all_who_shared_it_hear_so_and_the_next_ones_
     writer = database.begin("busy")
     with ThreadPoolExecutor(9) as pool:
         futures = [pool.submit(crowd.enqueue) for _ in range(9)]
-        until(lambda: len(crowd.client.intake.shared.wishes) == 8, "that all but the first wait")
+        until(lambda: len(crowd.client.intake.shared.waiting) == 8, "that all but the first wait")
         database.failures = 1
         database.end(writer)
     first, *others = sorted(futures, key=lambda future: future.exception() is not None)
@@ -394,15 +394,15 @@ def test_who_is_interrupted_while_waiting_keeps_nobody_else_waiting(crowd: Life,
         return started
 
     def interrupt() -> None:
-        until(lambda: len(crowd.client.intake.shared.wishes) == 1, "that the main thread waits")
+        until(lambda: len(crowd.client.intake.shared.waiting) == 1, "that the main thread waits")
         if chosen:
-            crowd.client.intake.shared.lead[LEADER] = next(iter(crowd.client.intake.shared.wishes))
+            crowd.client.intake.shared.lead[LEADER] = next(iter(crowd.client.intake.shared.waiting))
         signal.pthread_kill(main, signal.SIGINT)
 
     main = threading.main_thread().ident or 0
     writer = crowd.database.begin("busy")
     first = thread()
-    until(lambda: crowd.client.intake.shared.leader and not crowd.client.intake.shared.wishes, "that somebody leads")
+    until(lambda: crowd.client.intake.shared.leader and not crowd.client.intake.shared.waiting, "that somebody leads")
     helper = threading.Thread(target=interrupt, daemon=True)
     helper.start()
     with pytest.raises(KeyboardInterrupt):
@@ -421,7 +421,7 @@ def test_one_callers_mistake_is_no_other_callers(crowd: Life) -> None:
     with ThreadPoolExecutor(9) as pool:
         good = [pool.submit(crowd.enqueue) for _ in range(6)]
         bad = [pool.submit(crowd.enqueue, resources=("nobody made this",)) for _ in range(3)]
-        until(lambda: len(crowd.client.intake.shared.wishes) == 8, "that all but the first wait")
+        until(lambda: len(crowd.client.intake.shared.waiting) == 8, "that all but the first wait")
         crowd.database.end(writer)
     assert len({future.result() for future in good}) == 6
     for future in bad:
@@ -435,7 +435,7 @@ def test_a_limit_refuses_those_who_exceed_it(crowd: Life) -> None:
     writer = crowd.database.begin("busy")
     with ThreadPoolExecutor(9) as pool:
         futures = [pool.submit(crowd.enqueue) for _ in range(9)]
-        until(lambda: len(crowd.client.intake.shared.wishes) == 8, "that all but the first wait")
+        until(lambda: len(crowd.client.intake.shared.waiting) == 8, "that all but the first wait")
         crowd.database.end(writer)
     refused = [future.exception() for future in futures if future.exception() is not None]
     assert len(refused) == 6  # one job was there before
@@ -446,7 +446,7 @@ def test_keys_and_plain_jobs_share_commits_too(crowd: Life) -> None:
     writer = crowd.database.begin("busy")
     with ThreadPoolExecutor(12) as pool:
         futures = [pool.submit(crowd.client.enqueue, crowd.new(key=f"k{n % 3}" if n % 2 else None)) for n in range(12)]
-        until(lambda: len(crowd.client.intake.shared.wishes) == 11, "that all but the first wait")
+        until(lambda: len(crowd.client.intake.shared.waiting) == 11, "that all but the first wait")
         crowd.database.end(writer)
     answers = [future.result() for future in futures]
     assert sum(created for _, created in answers) == 6 + 3

@@ -232,7 +232,7 @@ def test_who_is_nudged_for_nothing_while_another_claims_goes_back_to_sleep(worke
     life, one = worker
     other = life.database.begin("other")
     other.run("claim_lock")
-    one.strategy.nudged = True
+    one.strategy.woken = True
     assert one.tick() > 1
     life.database.end(other)
 
@@ -242,7 +242,7 @@ def test_who_is_not_nudged_only_reads(worker: tuple[Life, Worker]) -> None:
     one.tick()
     with trips() as found:
         one.tick()
-        one.strategy.nudged = True
+        one.strategy.woken = True
         one.tick()
     assert found == ["pin_plans claim_view", "pin_plans try_claim_lock claim_view"]
 
@@ -250,7 +250,7 @@ def test_who_is_not_nudged_only_reads(worker: tuple[Life, Worker]) -> None:
 def test_who_was_nudged_for_nothing_reads_first_until_it_claims_again(worker: tuple[Life, Worker]) -> None:
     life, one = worker
     one.tick()
-    one.strategy.nudged = True
+    one.strategy.woken = True
     one.tick()
     with trips() as found:
         one.tick()

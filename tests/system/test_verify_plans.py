@@ -22,7 +22,7 @@ from headway.model.jobs.outcome import Completed, Lost, Outcome, Skipped, Stoppe
 from headway.model.queue.policies import Concurrency
 from headway.model.schedules import ticks
 from headway.model.schedules.definition import CATCH_UPS, OVERLAPS, Definition
-from headway.model.schedules.ticks import TickWish
+from headway.model.schedules.ticks import PlannedTick
 from headway.model.values.times import instant_text
 from headway.store import workers
 from headway.store.db import Tx
@@ -872,11 +872,11 @@ def _well(group: Group, members: object) -> Conclusion:
     return Conclusion("COMPLETED")
 
 
-def _always(nominal: int, overlap: str, before: object) -> TickWish:
-    return TickWish(nominal, nominal, 1, "FIRED")
+def _always(nominal: int, overlap: str, before: object) -> PlannedTick:
+    return PlannedTick(nominal, nominal, 1, "FIRED")
 
 
-def _unrecorded(*_: object) -> list[TickWish]:
+def _unrecorded(*_: object) -> list[PlannedTick]:
     return []
 
 
@@ -885,8 +885,8 @@ def _a_second_off(self: ticks.ByInterval, after: int, until: int) -> Iterator[in
     return (nominal - SECOND for nominal in real_between(self, after, until))
 
 
-def _all_of_them(definition: Definition, times: ticks.Times, after: int, until: int, *_: object) -> list[TickWish]:
-    return [TickWish(nominal, nominal, 1, "FIRED", waits=True) for nominal in times.last(after, until, 40)]
+def _all_of_them(definition: Definition, times: ticks.Times, after: int, until: int, *_: object) -> list[PlannedTick]:
+    return [PlannedTick(nominal, nominal, 1, "FIRED", waits=True) for nominal in times.last(after, until, 40)]
 
 
 real_between = ticks.ByInterval.between

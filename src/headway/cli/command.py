@@ -204,7 +204,7 @@ def _is_group(annotation: object) -> bool:
 
 
 def command(
-    family: typer.Typer, name: str, *, shared: Sequence[str] = tuple(SHARED), **wishes: Any
+    family: typer.Typer, name: str, *, shared: Sequence[str] = tuple(SHARED), **click_options: Any
 ) -> Callable[[Callable[..., int | None]], Callable[..., None]]:
     """Declares a command. The function takes an `Invocation` first and may return an exit code.
 
@@ -233,7 +233,7 @@ def command(
         parameters = [*(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own), *more]
         callback.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         callback.__annotations__ = {p.name: p.annotation for p in parameters}
-        family.command(name, **wishes)(callback)
+        family.command(name, **click_options)(callback)
         return callback
 
     return declare

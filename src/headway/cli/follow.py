@@ -29,7 +29,7 @@ class Follower:
         self.backend = backend
         self.out = out
         self.job_id = job_id
-        self.said: str | None = None
+        self.shown: str | None = None
 
     def follow(self) -> Json:
         """Prints the log until the last job of the chain has ended or is held; returns it."""
@@ -55,12 +55,12 @@ class Follower:
         now, start = self.backend.now(), retry["not_before"]
         wait = 0.0 if start is None else max(0.0, (moment(start) - now) / 1e6)
         self.out.say(f"job {job['job_id']} failed: {error}; retry in {about(wait)} as job {retry['job_id']}")
-        self.job_id, self.said = retry["job_id"], None
+        self.job_id, self.shown = retry["job_id"], None
 
     def _tell(self, job: Json, bar: Progress | None) -> None:
-        if job["status"] != self.said:
-            self.said = job["status"]
-            if self.said == "QUEUED":
+        if job["status"] != self.shown:
+            self.shown = job["status"]
+            if self.shown == "QUEUED":
                 self._tell_why(job)
         if bar is not None and bar.task_ids:
             progress = job["progress"] or {"done": 0, "total": None, "label": None}

@@ -177,7 +177,7 @@ def confirm(what: str, *, yes: bool) -> None:
         raise Refused("nothing was changed")
 
 
-def apply(call: Invocation, backend: Backend, ids: Sequence[int], change: Callable[[int], int], said: str) -> int:
+def apply(call: Invocation, backend: Backend, ids: Sequence[int], change: Callable[[int], int], outcome: str) -> int:
     """Applies a change to each job and prints the outcome; returns the highest exit code of the refusals.
 
     With a single job its refusal is raised instead.
@@ -196,12 +196,12 @@ def apply(call: Invocation, backend: Backend, ids: Sequence[int], change: Callab
             if len(ids) == 1:
                 raise
             refused.append(error)
-    _answer(call, backend, done, refused, said)
+    _answer(call, backend, done, refused, outcome)
     return max(map(code_of, refused), default=0)
 
 
 def _answer(
-    call: Invocation, backend: Backend, done: Sequence[int], refused: Sequence[HeadwayError], said: str
+    call: Invocation, backend: Backend, done: Sequence[int], refused: Sequence[HeadwayError], outcome: str
 ) -> None:
     changed = backend.jobs.many(done)
     if not call.out.as_json:
@@ -209,13 +209,13 @@ def _answer(
             call.out.say(f"headway: {one_line(str(error))}")
     errors = [{"code": error.code, "message": str(error)} for error in refused]
     call.out.answer(
-        {"items": changed, "errors": errors, "next": None}, lambda: [_outcome(job, said) for job in changed]
+        {"items": changed, "errors": errors, "next": None}, lambda: [_outcome(job, outcome) for job in changed]
     )
 
 
-def _outcome(job: Json, said: str) -> str:
+def _outcome(job: Json, outcome: str) -> str:
     name, status = f"job {job['job_id']}", job["status"]
     reason = f" ({one_line(job['reason'])})" if job["reason"] else ""
     if job["stop_requested"]:  # the stop request is stored, and the worker has not acted on it yet
         return f"{name} was asked to stop: still {status}{reason}"
-    return f"{name} {said}: now {status}{reason}"
+    return f"{name} {outcome}: now {status}{reason}"

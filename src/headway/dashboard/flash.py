@@ -22,7 +22,7 @@ SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class FlashMessage:
     """A message.
 
     `kind` is `done` or an error code. `undo` is a path and the fields to send.
@@ -41,15 +41,19 @@ class FlashSigner:
     session: str
     now: int
 
-    def pack(self, said: Said) -> str:
+    def pack(self, message: FlashMessage) -> str:
         """Packs a message into a cookie value.
 
         Shortens the text before it drops the undo form.
         """
-        tries = (replace(said, text=_cut(said.text, size), undo=undo) for undo in (said.undo, None) for size in SIZES)
+        tries = (
+            replace(message, text=_cut(message.text, size), undo=undo)
+            for undo in (message.undo, None)
+            for size in SIZES
+        )
         return next(packed for attempt in tries if len(packed := self._pack(attempt)) <= MOST)
 
-    def unpack(self, packed: str) -> Said | None:
+    def unpack(self, packed: str) -> FlashMessage | None:
         """Unpacks a message; returns None if it is not of this session, or too old."""
         body, _, signature = packed.rpartition(".")
         if not self.key.signed(signature, "flash", self.session, body):
@@ -57,10 +61,10 @@ class FlashSigner:
         made, text, kind, undo = json.loads(base64.urlsafe_b64decode(f"{body}=="))
         if abs(self.now - made) > SECONDS * SECOND:
             return None
-        return Said(text, kind, (undo[0], undo[1]) if undo else None)
+        return FlashMessage(text, kind, (undo[0], undo[1]) if undo else None)
 
-    def _pack(self, said: Said) -> str:
-        facts = [self.now, said.text, said.kind, said.undo]
+    def _pack(self, message: FlashMessage) -> str:
+        facts = [self.now, message.text, message.kind, message.undo]
         plain = json.dumps(facts, ensure_ascii=False, separators=(",", ":"), default=str)
         body = base64.urlsafe_b64encode(plain.encode("utf-8", "replace")).decode().rstrip("=")
         return f"{body}.{self.key.signature('flash', self.session, body)}"

@@ -41,28 +41,28 @@ def copies(
     Times before `now` are left out. Without `full` the address of the job's webhook is left out too.
     """
     params: dict[str, Any] = json.loads(job.params)
-    wishes = _wishes(job, target, now)
+    chosen = _chosen_options(job, target, now)
     if not full:
-        wishes = _without(wishes, ("webhook_url", "webhook_events"))
-    body = {"task": job.task, "params": params, **_without(wishes, _NOT_IN_HTTP)}
-    retry = [f"retry_policy.{name}" for name in _NOT_IN_CLI_RETRY if name in wishes["retry_policy"]]
+        chosen = _without(chosen, ("webhook_url", "webhook_events"))
+    body = {"task": job.task, "params": params, **_without(chosen, _NOT_IN_HTTP)}
+    retry = [f"retry_policy.{name}" for name in _NOT_IN_CLI_RETRY if name in chosen["retry_policy"]]
     return Copies(
         _curl(f"{address}/api/jobs", body, with_token=with_token),
-        _python(job.task, params, wishes),
-        _cli(job.task, params, wishes, None if address in _HERE else address),
-        {"curl": _among(wishes, _NOT_IN_HTTP), "cli": [*_among(wishes, _NOT_IN_CLI), *retry]},
+        _python(job.task, params, chosen),
+        _cli(job.task, params, chosen, None if address in _HERE else address),
+        {"curl": _among(chosen, _NOT_IN_HTTP), "cli": [*_among(chosen, _NOT_IN_CLI), *retry]},
     )
 
 
-def _without(wishes: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    return {name: value for name, value in wishes.items() if name not in names}
+def _without(chosen: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in chosen.items() if name not in names}
 
 
-def _among(wishes: Mapping[str, Any], names: Iterable[str]) -> list[str]:
-    return [name for name in names if name in wishes]
+def _among(chosen: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+    return [name for name in names if name in chosen]
 
 
-def _wishes(job: JobRecord, target: str | None, now: int) -> dict[str, Any]:
+def _chosen_options(job: JobRecord, target: str | None, now: int) -> dict[str, Any]:
     """Returns all stored options under their names in `POST /api/jobs`.
 
     Defaults are written out too, because the task and the settings may differ where the command is pasted.
@@ -132,16 +132,16 @@ def _lines(*parts: str) -> str:
 # --- Python -------------------------------------------------------------------------------------------------------
 
 
-def _python(task: str, params: Mapping[str, Any], wishes: Mapping[str, Any]) -> str:
-    given = "".join(f", {name}={value!r}" for name, value in wishes.items())
+def _python(task: str, params: Mapping[str, Any], chosen: Mapping[str, Any]) -> str:
+    given = "".join(f", {name}={value!r}" for name, value in chosen.items())
     return f"from headway import App\n\njob = App().enqueue({task!r}, {params!r}{given})\nprint(job.result(timeout=60))"
 
 
 # --- the command line ---------------------------------------------------------------------------------------------
 
 
-def _cli(task: str, params: Mapping[str, Any], wishes: Mapping[str, Any], server: str | None) -> str:
-    flags = [f"--params={json_text(params)}", *_flags(wishes)]
+def _cli(task: str, params: Mapping[str, Any], chosen: Mapping[str, Any], server: str | None) -> str:
+    flags = [f"--params={json_text(params)}", *_flags(chosen)]
     if server is not None:
         flags.append(f"--server={server}")
     # A task whose name begins with a dash must follow `--`.
@@ -150,21 +150,21 @@ def _cli(task: str, params: Mapping[str, Any], wishes: Mapping[str, Any], server
     return " ".join(["headway run", *named, *map(shlex.quote, flags), *rest])
 
 
-def _flags(wishes: Mapping[str, Any]) -> Sequence[str]:
-    retry = wishes["retry_policy"]
+def _flags(chosen: Mapping[str, Any]) -> Sequence[str]:
+    retry = chosen["retry_policy"]
     plain = {
-        "priority": wishes["priority"],
-        "target": wishes.get("target"),
-        "key": wishes.get("key"),
-        "not-before": wishes.get("not_before"),
-        "expires-at": wishes.get("expires_at"),
-        "timeout": None if "timeout" not in wishes else duration_text(wishes["timeout"]),
+        "priority": chosen["priority"],
+        "target": chosen.get("target"),
+        "key": chosen.get("key"),
+        "not-before": chosen.get("not_before"),
+        "expires-at": chosen.get("expires_at"),
+        "timeout": None if "timeout" not in chosen else duration_text(chosen["timeout"]),
         "retries": retry["max_attempts"],
         "base-delay": duration_text(retry["base_delay"]),
-        "on-lost": wishes["on_lost"],
-        "on-error": wishes["on_error"],
+        "on-lost": chosen["on_lost"],
+        "on-error": chosen["on_error"],
     }
-    found = ["--hold"] if wishes.get("hold") else []
+    found = ["--hold"] if chosen.get("hold") else []
     found += [f"--{name}={value}" for name, value in plain.items() if value is not None]
-    found += [f"--resource={name}" for name in wishes.get("resources", ())]
-    return [*found, *(f"--budget={meter}={json.dumps(cap)}" for meter, cap in wishes.get("budget", {}).items())]
+    found += [f"--resource={name}" for name in chosen.get("resources", ())]
+    return [*found, *(f"--budget={meter}={json.dumps(cap)}" for meter, cap in chosen.get("budget", {}).items())]

@@ -24,13 +24,13 @@ from headway.api.http.query import LARGEST
 from headway.api.http.routing import RequestContext, RouteSpec
 from headway.api.service import Service
 from headway.dashboard import rendering
-from headway.dashboard.flash import SECONDS, FlashSigner, Said
+from headway.dashboard.flash import SECONDS, FlashMessage, FlashSigner
 from headway.dashboard.time_format import DisplayPreferences, taste_of
 from headway.model.access.permissions import Role, Visitor
 from headway.store.queue import lanes
 
 UI = "/ui"
-SAID = "headway_said"
+FLASH_COOKIE = "headway_said"
 CSRF = "csrf"
 SCRIPT, LEADS = "x-headway-script", "X-Headway-To"
 LIVE = "x-headway-live"
@@ -172,16 +172,16 @@ class PageRequest(RequestContext):
         return FlashSigner(self.service.cookie_key, self.session, self.now)
 
     @cached_property
-    def said(self) -> Said | None:
-        packed = [] if self.live else cookies.cookie_values(SAID, self.request.scope)
-        return next((said for text in packed if (said := self.flash.unpack(text)) is not None), None)
+    def message(self) -> FlashMessage | None:
+        packed = [] if self.live else cookies.cookie_values(FLASH_COOKIE, self.request.scope)
+        return next((message for text in packed if (message := self.flash.unpack(text)) is not None), None)
 
     def render(self, template: str, *, status: int = 200, **facts: Any) -> Response:
         response = HTMLResponse(rendering.render(template, page=self, **facts), status, HEADERS)
         if self.session_cookie is None:
             self.set_own_cookie(response, SESSION_COOKIE, self.session)
-        if cookies.cookie_values(SAID, self.request.scope) and not self.live:
-            self.drop_cookie(response, SAID)
+        if cookies.cookie_values(FLASH_COOKIE, self.request.scope) and not self.live:
+            self.drop_cookie(response, FLASH_COOKIE)
         return response
 
     def problem(self, status: int, code: str, text: str, *, known: bool = False) -> Response:
@@ -219,12 +219,12 @@ class PageRequest(RequestContext):
         self, text: str, *, to: str | None = None, undo: tuple[str, Mapping[str, object]] | None = None
     ) -> Response:
         """Redirects to the form's page or to `to`, with a flash message."""
-        return self.back(Said(text, undo=undo), to)
+        return self.back(FlashMessage(text, undo=undo), to)
 
-    def back(self, said: Said, to: str | None = None) -> Response:
+    def back(self, message: FlashMessage, to: str | None = None) -> Response:
         wanted = to or self.form.get("back")
         response = self._lead(wanted if self.is_inside(wanted) else self.address("/"))
-        self.set_own_cookie(response, SAID, self.flash.pack(said), seconds=SECONDS)
+        self.set_own_cookie(response, FLASH_COOKIE, self.flash.pack(message), seconds=SECONDS)
         return response
 
     def _lead(self, to: str) -> Response:
@@ -338,5 +338,5 @@ def _to_login(page: PageRequest) -> Response:
 def _refused(page: PageRequest, error: errors.HeadwayError) -> Response:
     """Shows an error as a flash message on the form's page, or as an error page."""
     if page.declared.method == "POST" and page.form.get("back"):
-        return page.back(Said(str(error), error.code))
+        return page.back(FlashMessage(str(error), error.code))
     return page.problem(status_of(error), error.code, str(error), known=True)

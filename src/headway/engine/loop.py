@@ -128,4 +128,4 @@ class WokenLoop(Loop):
 
     def stop(self) -> None:
         super().stop()
-        self.waiter.nudge()
+        self.waiter.wake()

@@ -14,7 +14,7 @@ from typing import Any
 
 from headway.errors import BadInput
 from headway.model import templates as templates
-from headway.model.schedules.definition import FIELDS, WHAT, WHEN, Definition, StepWish
+from headway.model.schedules.definition import FIELDS, WHAT, WHEN, Definition, RequestedStep
 from headway.model.values import toml
 from headway.model.values.json import check_note
 from headway.model.values.names import check_name, check_task_name
@@ -27,7 +27,7 @@ MOST_PROBLEMS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class TemplateWish:
+class TemplateEntry:
     place: str
     name: str
     task: str
@@ -35,7 +35,7 @@ class TemplateWish:
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduleWish:
+class ScheduleEntry:
     """A schedule in the file. `enabled` None means that the file does not set it, so the stored value stays."""
 
     place: str
@@ -45,7 +45,7 @@ class ScheduleWish:
 
 
 @dataclass(frozen=True, slots=True)
-class TargetWish:
+class TargetEntry:
     place: str
     name: str
     paused: bool | None = None
@@ -53,7 +53,7 @@ class TargetWish:
 
 
 @dataclass(frozen=True, slots=True)
-class WebhookWish:
+class WebhookEntry:
     """A webhook in the file, identified by its URL.
 
     Fields that the file leaves out get their defaults, except `enabled`, which keeps its stored value.
@@ -71,29 +71,29 @@ class WebhookWish:
 class Manifest:
     """The content of a file, in the order of creation: schedules refer to templates."""
 
-    templates: tuple[TemplateWish, ...] = ()
-    schedules: tuple[ScheduleWish, ...] = ()
-    targets: tuple[TargetWish, ...] = ()
-    webhooks: tuple[WebhookWish, ...] = ()
+    templates: tuple[TemplateEntry, ...] = ()
+    schedules: tuple[ScheduleEntry, ...] = ()
+    targets: tuple[TargetEntry, ...] = ()
+    webhooks: tuple[WebhookEntry, ...] = ()
 
     def standing_alone(self, definition: Definition) -> Definition:
         """Returns the definition with this file's templates expanded, as they may not be stored yet."""
-        known = {wish.name: wish for wish in self.templates}
+        known = {entry.name: entry for entry in self.templates}
         steps = definition.steps
         if isinstance(definition.template, str) and definition.template in known:
-            steps = (StepWish(0, definition.template, template=definition.template),)
+            steps = (RequestedStep(0, definition.template, template=definition.template),)
         elif definition.template is not None:
             return definition
         return replace(definition, template=None, steps=tuple(_alone(step, known, definition) for step in steps))
 
 
-def _alone(step: StepWish, known: Mapping[str, TemplateWish], definition: Definition) -> StepWish:
+def _alone(step: RequestedStep, known: Mapping[str, TemplateEntry], definition: Definition) -> RequestedStep:
     if not isinstance(step.template, str) or step.template not in known:
         return step
-    wish = known[step.template]
-    wishes = {name: value for name, value in wish.fields.items() if name in templates.WISHES}
-    params = {**wish.fields.get("params", {}), **definition.params, **step.params}
-    return StepWish(step.index, step.name, wish.task, None, params, {**wishes, **step.wishes})
+    entry = known[step.template]
+    options = {name: value for name, value in entry.fields.items() if name in templates.OPTIONS}
+    params = {**entry.fields.get("params", {}), **definition.params, **step.params}
+    return RequestedStep(step.index, step.name, entry.task, None, params, {**options, **step.options})
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ class _Reader:
             lines.append(f":{number}")
         return lines if len(lines) == count else [""] * count
 
-    def template(self, place: str, name: str, given: dict[str, Any]) -> TemplateWish | None:
+    def template(self, place: str, name: str, given: dict[str, Any]) -> TemplateEntry | None:
         before, task = len(self.problems), given.pop("task", None)
         try:
             check_task_name(task)
@@ -152,17 +152,17 @@ class _Reader:
             templates.check_fields(given)
         except BadInput as error:
             self.problems.append(f"{place}: {error}")
-        return None if len(self.problems) > before else TemplateWish(place, name, str(task), given)
+        return None if len(self.problems) > before else TemplateEntry(place, name, str(task), given)
 
-    def schedule(self, place: str, name: str, given: dict[str, Any]) -> ScheduleWish | None:
+    def schedule(self, place: str, name: str, given: dict[str, Any]) -> ScheduleEntry | None:
         before, enabled = len(self.problems), given.pop("enabled", None)
         if enabled is not None and not isinstance(enabled, bool):
             self.problems.append(f"{place}: enabled must be true or false")
         found = islice(_definition_problems(given), MOST_PROBLEMS)
         self.problems += [f"{place}: {problem}" for problem in found]
-        return None if len(self.problems) > before else ScheduleWish(place, name, Definition.parse(given), enabled)
+        return None if len(self.problems) > before else ScheduleEntry(place, name, Definition.parse(given), enabled)
 
-    def target(self, place: str, name: str, given: dict[str, Any]) -> TargetWish | None:
+    def target(self, place: str, name: str, given: dict[str, Any]) -> TargetEntry | None:
         before = len(self.problems)
         paused, note = given.pop("paused", None), given.pop("note", None)
         for unknown in given:
@@ -175,9 +175,9 @@ class _Reader:
             check_note(note if isinstance(note, str) else None)
         except BadInput as error:
             self.problems.append(f"{place}: {error}")
-        return None if len(self.problems) > before else TargetWish(place, name, paused, note)
+        return None if len(self.problems) > before else TargetEntry(place, name, paused, note)
 
-    def webhook(self, place: str, url: str, given: dict[str, Any]) -> WebhookWish | None:
+    def webhook(self, place: str, url: str, given: dict[str, Any]) -> WebhookEntry | None:
         before = len(self.problems)
         checks: dict[str, Callable[[Any], Any]] = {
             "events": check_events,
@@ -196,7 +196,7 @@ class _Reader:
                     checked[name] = checks[name](value)
                 except BadInput as error:
                     self.problems.append(f"{place}: {error}")
-        return None if len(self.problems) > before else WebhookWish(place, url, **checked)
+        return None if len(self.problems) > before else WebhookEntry(place, url, **checked)
 
 
 def _check_switch(value: object) -> bool:

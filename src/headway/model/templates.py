@@ -14,13 +14,13 @@ from headway.model.values.refuse import refuse
 from headway.model.values.suggestions import closest
 
 # Options that a template sets for its jobs, with the names of `using(...)`.
-WISHES = ("priority", "target", "resources", "timeout", "retry_policy", "budget", "on_lost", "on_error")
-FIELDS = ("params", *WISHES, "description", "open_params")
+OPTIONS = ("priority", "target", "resources", "timeout", "retry_policy", "budget", "on_lost", "on_error")
+FIELDS = ("params", *OPTIONS, "description", "open_params")
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A template as it is stored. `definition` is JSON: params, wishes, description, open_params."""
+    """A template as it is stored. `definition` is JSON: params, options, description, open_params."""
 
     id: int
     tenant_id: int
@@ -48,8 +48,8 @@ class Template:
         return dict(self.fields.get("params", {}))
 
     @property
-    def wishes(self) -> dict[str, Any]:
-        return {name: value for name, value in self.fields.items() if name in WISHES}
+    def options(self) -> dict[str, Any]:
+        return {name: value for name, value in self.fields.items() if name in OPTIONS}
 
     @property
     def description(self) -> str | None:
@@ -63,20 +63,20 @@ class Template:
 
 def check_fields(given: Mapping[str, object]) -> str:
     """Returns the fields as stored JSON; the params themselves are checked later, with the task."""
-    wishes = {name: value for name, value in given.items() if value is not None}
-    for name in wishes:
+    options = {name: value for name, value in given.items() if value is not None}
+    for name in options:
         if name not in FIELDS:
             near = closest(name, FIELDS)
             hint = f": did you mean {near}?" if near else f": it has {', '.join(FIELDS)}"
             raise BadInput(f"{name}: a template has no such field{hint}", field=name)
-    if not isinstance(wishes.get("params", {}), Mapping):
+    if not isinstance(options.get("params", {}), Mapping):
         refuse("params", "must be a dict of names and values")
-    description = wishes.get("description")
+    description = options.get("description")
     if description is not None and not isinstance(description, str):
         refuse("description", "must be text")
     check_note(description, field="description")
-    _check_open(wishes.get("open_params", ()))
-    return to_json(wishes, field="template")
+    _check_open(options.get("open_params", ()))
+    return to_json(options, field="template")
 
 
 def _check_open(names: object) -> None:

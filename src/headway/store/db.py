@@ -186,7 +186,7 @@ class Waiter(ABC):
         """Waits for a wake-up. Returns False if the time ran out first."""
 
     @abstractmethod
-    def nudge(self) -> None: ...
+    def wake(self) -> None: ...
 
     @abstractmethod
     def close(self) -> None: ...
@@ -278,7 +278,7 @@ class Database(ABC):
         """
         for waiter in tuple(self.waiters):  # a copy, because another thread may close a waiter meanwhile
             if waiter is not besides:
-                waiter.nudge()
+                waiter.wake()
 
     def transaction(self, label: str) -> Transaction:
         """Opens a transaction without retries, for callers that handle conflicts."""
@@ -295,7 +295,7 @@ class Database(ABC):
             self.announce(by)
         elif self.watchers:
             for watcher in self.watchers:
-                watcher.nudge()
+                watcher.wake()
 
     def watch(self, waiter: Waiter) -> None:
         """Wakes this waiter at every commit of this process, with new work or not."""

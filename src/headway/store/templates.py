@@ -57,13 +57,13 @@ def lock(tx: Tx, tenant_id: int, which: int | str) -> Template:
 
 def page(tx: Tx, tenant_id: int, *, after: int = 0, archived: bool = False, limit: int = 50) -> list[Template]:
     """Lists templates in the order of their creation."""
-    wishes = {"after": after, "archived": int(archived), "limit": limit}
-    return [Template(*row) for row in tx.run("templates_after", tenant_id=tenant_id, **wishes)]
+    columns = {"after": after, "archived": int(archived), "limit": limit}
+    return [Template(*row) for row in tx.run("templates_after", tenant_id=tenant_id, **columns)]
 
 
 def insert(tx: Tx, tenant_id: int, *, name: str, task: str, definition: str, actor: Actor) -> Template:
-    wishes = {"name": name, "task": task, "definition": definition}
-    found = tx.run("add_template", tenant_id=tenant_id, actor=actor.text(), **wishes)
+    columns = {"name": name, "task": task, "definition": definition}
+    found = tx.run("add_template", tenant_id=tenant_id, actor=actor.text(), **columns)
     if not found:
         raise BadInput(
             f"name: there is a template {name!r} already",
@@ -80,9 +80,9 @@ def save(tx: Tx, template: Template, kind: str, actor: Actor, *, archive: bool =
     """Stores a change of a locked template. An archived template is refused."""
     if template.archived_at is not None:
         raise WrongState(f"template {template.name!r} is archived", hint="make a new one", status="archived")
-    wishes = {"name": template.name, "task": template.task, "definition": template.definition}
-    wishes["author"] = template.author if archive else actor.text()
-    landed = tx.run("save_template", id=template.id, version=template.version, archive=int(archive), **wishes)
+    columns = {"name": template.name, "task": template.task, "definition": template.definition}
+    columns["author"] = template.author if archive else actor.text()
+    landed = tx.run("save_template", id=template.id, version=template.version, archive=int(archive), **columns)
     assert landed, f"template {template.id} was changed without its lock"
     saved = Template(*tx.run("lock_template", id=template.id)[0])
     _record(tx, saved, kind, actor)

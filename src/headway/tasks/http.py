@@ -151,7 +151,7 @@ class _Request:
         return [(name.encode(), value.encode()) for name, value in {**usual, **given}.items()]
 
 
-def _send(wish: _Request, answer: _Answer, deadline: _Deadline) -> None:
+def _send(given: _Request, answer: _Answer, deadline: _Deadline) -> None:
     import httpx  # takes a tenth of a second, so only this task pays for it
 
     client = httpx.Client(
@@ -162,24 +162,24 @@ def _send(wish: _Request, answer: _Answer, deadline: _Deadline) -> None:
     with client, deadline:
         seen = {"trace": deadline.trace}
         request = client.build_request(
-            wish.method, wish.url, headers=wish.headers(), content=wish.content(), extensions=seen
+            given.method, given.url, headers=given.headers(), content=given.content(), extensions=seen
         )
         for _ in range(MOST_REDIRECTS + 1):
             with closing(client.send(request, stream=True)) as response:
                 following = response.next_request
-                if not wish.follow or following is None or _keeps_body(following, request):
+                if not given.follow or following is None or _keeps_body(following, request):
                     return answer.read(response)
-                request = _on_its_way(following, request, wish)
+                request = _on_its_way(following, request, given)
         raise httpx.TooManyRedirects("redirected too often", request=request)
 
 
-def _on_its_way(following: httpx.Request, before: httpx.Request, wish: _Request) -> httpx.Request:
+def _on_its_way(following: httpx.Request, before: httpx.Request, given: _Request) -> httpx.Request:
     """Returns the request that follows a redirect; another host gets none of the headers that the params gave.
 
     Any of them may be a secret, which is filled in before this process gets the params.
     """
     if _goes_elsewhere(following, before):
-        for name in wish.given:
+        for name in given.given:
             if name.lower() != "host":  # httpx has set it for the new address
                 following.headers.pop(name, None)
     return following
@@ -299,8 +299,8 @@ class _Answer:
             why = "a body is not sent to another host" if follow else "set follow to true to follow it"
             where = f" (to {self.headers['location']}; {why})"
         lines = (self._text() or "").strip().splitlines()
-        said = f": {lines[0][:_LINE_LIMIT]}" if lines else ""
-        return f"{self}{where}, expected {wanted}{said}"
+        quoted = f": {lines[0][:_LINE_LIMIT]}" if lines else ""
+        return f"{self}{where}, expected {wanted}{quoted}"
 
     def result(self) -> dict[str, Any]:
         result: dict[str, Any] = {"status": self.status, "headers": self.headers, "body": self._body()}

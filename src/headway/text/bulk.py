@@ -78,7 +78,7 @@ def _jobs(count: int) -> str:
     return "1 job" if count == 1 else f"{count:,} jobs"
 
 
-def told(action: str, changed: int, refused: Sequence[tuple[int, str]], left: int = 0) -> str:
+def outcome_text(action: str, changed: int, refused: Sequence[tuple[int, str]], left: int = 0) -> str:
     """Describes the outcome of a bulk verb, quotes the first refusals, and counts the jobs still `left`."""
     asked = changed + len(refused)
     rest = f" {left:,} of {asked + left:,} are left: continue?" if left else ""

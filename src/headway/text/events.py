@@ -20,7 +20,7 @@ class EventText:
     details: str
 
 
-def told(event: Event) -> EventText:
+def event_text(event: Event) -> EventText:
     """Returns an event's word, its actor and its details."""
     word = event.kind.removeprefix(f"{event.thing}.").replace("_", " ")
     return EventText(event.id, event.at, word, Actor.parse(event.actor).shown, _details(event))

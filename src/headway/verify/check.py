@@ -101,8 +101,8 @@ def _longest(tx: Tx) -> int:
 def _findings(history: History) -> Iterator[Finding]:
     for whole in OF_THE_WHOLE:
         yield from whole(history)
-    board = ReplayState(history)
-    order = Order(history, board)
+    state = ReplayState(history)
+    order = Order(history, state)
     history.tx.run("pin_plans")
     for job in history.jobs():
         for check_job in OF_ONE_JOB:
@@ -112,22 +112,22 @@ def _findings(history: History) -> Iterator[Finding]:
             yield from check_group(history, group)
     yield from ticks.check(history)
     yield from job_counts.check_pruned(history)
-    yield from _replay(history, board, order)
+    yield from _replay(history, state, order)
 
 
-def _replay(history: History, board: ReplayState, order: Order) -> Iterator[Finding]:
+def _replay(history: History, state: ReplayState, order: Order) -> Iterator[Finding]:
     """Replays all events in one pass.
 
     Limits and reservations judge an event by the state before it, so they see it before it is applied.
     """
-    judges = (Limits(history, board), Reservations(history, board))
+    judges = (Limits(history, state), Reservations(history, state))
     for moment in history.stream():
         if order.batch:
             yield from order.before(moment)
         if moment.kind in JUDGED:
             for judge in judges:
                 yield from judge.see(moment)
-        board.apply(moment)
+        state.apply(moment)
         yield from order.see(moment)
     for judge in judges:
         yield from judge.end()

@@ -24,7 +24,7 @@ def apply(here: Here, body: ApplyBody) -> Response:
     def work(client: Client) -> tuple[Response, Response]:
         planned = plan(client, manifest.read(body.text, body.file), body.file)
         secrets = {} if body.dry_run else planned.run()
-        shown, kept = (applied_json(planned, told, applied=not body.dry_run) for told in (secrets, {}))
+        shown, kept = (applied_json(planned, visible, applied=not body.dry_run) for visible in (secrets, {}))
         return answer(shown), answer(kept)
 
     return here.do_once(work, body.model_dump())

@@ -38,14 +38,14 @@ async def call(here: Here, task: Annotated[str, Path(max_length=200)], body: Cal
     return answer({"result": await run(here, task, params, given)})
 
 
-async def run(here: RequestContext, task: str, params: Mapping[str, Any], wishes: Mapping[str, Any]) -> Any:
+async def run(here: RequestContext, task: str, params: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
     """Runs a direct call and returns its result.
 
     If the caller disconnects, its reservation is released and a running task is stopped.
     """
-    if "wait" in wishes and seconds(wishes["wait"], field="wait") > LONGEST_WAIT:
+    if "wait" in options and seconds(options["wait"], field="wait") > LONGEST_WAIT:
         raise BadInput("wait must be at most 1h: create a job for work that can wait longer", field="wait")
-    under_way = _UnderWay(here, task, params, wishes)
+    under_way = _UnderWay(here, task, params, options)
     under_way.start()
     done = asyncio.ensure_future(asyncio.wrap_future(under_way.result))
     gone = asyncio.ensure_future(_gone(here.request))
@@ -75,13 +75,13 @@ def _forget(done: asyncio.Future[Any]) -> None:
 class _UnderWay:
     """A direct call, waiting or running in a thread of its own."""
 
-    def __init__(self, here: RequestContext, task: str, params: Mapping[str, Any], wishes: Mapping[str, Any]) -> None:
+    def __init__(self, here: RequestContext, task: str, params: Mapping[str, Any], options: Mapping[str, Any]) -> None:
         from headway.engine.direct.call import DirectCall  # imports everything that runs tasks
 
         self.here = here
         self.task = task
         self.params = params
-        self.wishes = wishes
+        self.options = options
         self.call = DirectCall()
         self.result: Future[Any] = Future()
 
@@ -128,7 +128,7 @@ class _UnderWay:
                 "this server accepts no direct calls: call a server that has a worker", code="no_direct_calls"
             )
         spec = _known(client.registry, self.task)
-        direct = prepare(client, spec, self.params, JobOptions(spec, **self.wishes, **self.here.trace))
+        direct = prepare(client, spec, self.params, JobOptions(spec, **self.options, **self.here.trace))
         return caller().call(direct, client=client, call=self.call)
 
 

@@ -45,10 +45,10 @@ def ls(here: Here, limit: Limit = 50, cursor: Cursor = None) -> Response:
 @routes.post("/api/queue/pause", answer=QueuePauseSchema)
 def pause(here: Here, body: PauseQueueBody | None = None) -> Response:
     """Pause the queue; running jobs continue."""
-    wish = body or PauseQueueBody()
-    check_everybody(here.visitor, wish.everybody)
-    until = pause_end(here.service.database.clock.now(), wish.duration, wish.until)
-    here.client.pause_queue(note=wish.note, until=until, everybody=wish.everybody)
+    request = body or PauseQueueBody()
+    check_everybody(here.visitor, request.everybody)
+    until = pause_end(here.service.database.clock.now(), request.duration, request.until)
+    here.client.pause_queue(note=request.note, until=until, everybody=request.everybody)
     return _pauses(here)
 
 

@@ -53,8 +53,8 @@ def create(here: Here, body: WholeScheduleBody) -> Response:
 
     def work(client: Client) -> Schedule:
         with _wire_names():
-            wished = Definition.parse(body.definition())
-            return client.schedules.create(body.name, wished.facts(), enabled=body.enabled is not False)
+            requested = Definition.parse(body.definition())
+            return client.schedules.create(body.name, requested.facts(), enabled=body.enabled is not False)
 
     return here.make_once(work, lambda made: _shown(here, made, 201), body.model_dump())
 
@@ -157,7 +157,7 @@ def run(here: Here, schedule_id: Id, body: RunBody | None = None) -> Response:
 
     It answers 409 while an execution is active, unless forced.
     """
-    wish = body or RunBody()
+    request = body or RunBody()
 
     def work(client: Client) -> int:
         if (made := client.recall()) is not None:
@@ -166,10 +166,10 @@ def run(here: Here, schedule_id: Id, body: RunBody | None = None) -> Response:
             return as_seen(
                 here,
                 lambda: here.client.schedules.get(schedule_id),
-                lambda seen, version: client.schedules.run(seen.id, wish.force, wish.params, if_version=version),
+                lambda seen, version: client.schedules.run(seen.id, request.force, request.params, if_version=version),
             )
 
-    return here.make_once(work, lambda made: show_execution(here, int(made), 201), wish.model_dump())
+    return here.make_once(work, lambda made: show_execution(here, int(made), 201), request.model_dump())
 
 
 @routes.post(

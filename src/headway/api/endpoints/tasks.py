@@ -18,8 +18,8 @@ def known_tasks(here: RequestContext) -> list[Json]:
     found = []
     for name in sorted({*seen, *registry.specs}):
         spec = registry.specs.get(name)
-        told = registry.told(name) if spec is not None else (seen[name].priority, seen[name].options)
-        found.append(task_json(name, seen.get(name), spec, told))
+        facts = registry.facts(name) if spec is not None else (seen[name].priority, seen[name].options)
+        found.append(task_json(name, seen.get(name), spec, facts))
     return found
 
 

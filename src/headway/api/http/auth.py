@@ -87,7 +87,7 @@ class AccessMiddleware:
         except Exception:
             # Starlette raises an exception again after on_mistake has logged and answered it. Raised further, it would
             # make the server close a healthy connection.
-            if not (answer.complete and problems.told(scope)):
+            if not (answer.complete and problems.is_logged(scope)):
                 raise
 
     async def _receive(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -134,27 +134,29 @@ class AccessMiddleware:
 
         A token in a header wins over a cookie, and needs no CSRF token.
         """
-        plain, wish = _token(headers), _Wish.of(headers.get(TENANT))
+        plain, tenant_request = _token(headers), _RequestedTenant.of(headers.get(TENANT))
         if plain is not None:
-            _set_visitor(scope, await to_thread.run_sync(self._named, plain, wish), wish=wish)
+            _set_visitor(
+                scope, await to_thread.run_sync(self._named, plain, tenant_request), tenant_request=tenant_request
+            )
         elif _is_public(scope):
             _set_visitor(scope, None)
         else:
             if not self.service.has_cookie_key:  # pages need it too, after the database is known to answer
                 await to_thread.run_sync(lambda: self.service.cookie_key)
-            wish = wish or self._chosen(scope)
-            visitor, cookie = await self._browsing(scope, cookie_values(SESSION_COOKIE, scope), wish)
-            _set_visitor(scope, visitor, cookie, wish)
+            tenant_request = tenant_request or self._chosen(scope)
+            visitor, cookie = await self._browsing(scope, cookie_values(SESSION_COOKIE, scope), tenant_request)
+            _set_visitor(scope, visitor, cookie, tenant_request)
             if visitor is not None and cookie is not None:
                 self._check_csrf(scope, headers, cookie)
 
-    def _chosen(self, scope: Scope) -> _Wish | None:
+    def _chosen(self, scope: Scope) -> _RequestedTenant | None:
         """Returns the tenant that the browser chose; a cookie that this server did not sign counts as none."""
         named = map(self.service.cookie_key.chosen_tenant, cookie_values(TENANT_COOKIE, scope))
-        return next((_Wish(tenant, firm=False) for tenant in named if tenant), None)
+        return next((_RequestedTenant(tenant, firm=False) for tenant in named if tenant), None)
 
     async def _browsing(
-        self, scope: Scope, cookies: Sequence[str], wish: _Wish | None
+        self, scope: Scope, cookies: Sequence[str], tenant_request: _RequestedTenant | None
     ) -> tuple[Visitor | None, str | None]:
         """Identifies a caller without a token; returns the visitor and the cookie.
 
@@ -163,12 +165,12 @@ class AccessMiddleware:
         """
         for cookie in cookies:
             if cookie.startswith(SESSION_PREFIX):
-                visitor = await to_thread.run_sync(self._in_session, cookie, wish)
+                visitor = await to_thread.run_sync(self._in_session, cookie, tenant_request)
                 if visitor is not None:
                     return visitor, cookie
         others = [cookie for cookie in cookies if not cookie.startswith(SESSION_PREFIX)]
         signed = self.service.cookie_key.usable(others)
-        return await self._openly(scope, wish), signed or next(iter(others), None)
+        return await self._openly(scope, tenant_request), signed or next(iter(others), None)
 
     def _check_csrf(self, scope: Scope, headers: Headers, cookie: str) -> None:
         """Refuses a write with a session cookie but without its CSRF token.
@@ -182,29 +184,29 @@ class AccessMiddleware:
             text = "a write with a session cookie needs its X-CSRF-Token: load the page again"
             raise errors.Refused(f"{text}; a program sends a token in `Authorization` instead", code="bad_csrf")
 
-    async def _openly(self, scope: Scope, wish: _Wish | None) -> Visitor | None:
+    async def _openly(self, scope: Scope, tenant_request: _RequestedTenant | None) -> Visitor | None:
         if not is_from_here(self.service.terms, scope):
             return None
         peer = str(scope["client"][0])
         recently = time.monotonic() - self._open[0] < OPEN_SECONDS
-        if recently and self._open[1] and wish is None:
+        if recently and self._open[1] and tenant_request is None:
             return self.service.anybody(self.service.system.tenant, peer)
-        return await to_thread.run_sync(self._unnamed, peer, wish)
+        return await to_thread.run_sync(self._unnamed, peer, tenant_request)
 
-    def _unnamed(self, peer: str, wish: _Wish | None) -> Visitor | None:
+    def _unnamed(self, peer: str, tenant_request: _RequestedTenant | None) -> Visitor | None:
         """Returns the visitor for a request without a token, or None if a token exists."""
         is_open = not any_token(self.service.database)
         with self._lock:
             self._open = (time.monotonic(), is_open)
         if not is_open:
             return None
-        return _for(wish, lambda tenant: self.service.anybody(tenant or self.service.system.tenant, peer))
+        return _for(tenant_request, lambda tenant: self.service.anybody(tenant or self.service.system.tenant, peer))
 
-    def _in_session(self, cookie: str, wish: _Wish | None) -> Visitor | None:
-        return _for(wish, lambda tenant: self.service.system.sessions.visitor(cookie, tenant))
+    def _in_session(self, cookie: str, tenant_request: _RequestedTenant | None) -> Visitor | None:
+        return _for(tenant_request, lambda tenant: self.service.system.sessions.visitor(cookie, tenant))
 
-    def _named(self, plain: str, wish: _Wish | None) -> Visitor:
-        visitor = _for(wish, lambda tenant: self.service.system.tokens.visitor(plain, tenant))
+    def _named(self, plain: str, tenant_request: _RequestedTenant | None) -> Visitor:
+        visitor = _for(tenant_request, lambda tenant: self.service.system.tokens.visitor(plain, tenant))
         if visitor is None:
             raise errors.Refused("this token is unknown, revoked or expired", code="unauthorised")
         return visitor
@@ -240,7 +242,7 @@ _OF_PROXIES = frozenset((b"forwarded", b"x-real-ip", b"via"))
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class _RequestedTenant:
     """The tenant that a system caller acts for.
 
     A header is binding; a cookie may be out of date.
@@ -250,31 +252,35 @@ class _Wish:
     firm: bool
 
     @staticmethod
-    def of(header: str | None) -> _Wish | None:
-        return None if header is None else _Wish(unquote(header), firm=True)
+    def of(header: str | None) -> _RequestedTenant | None:
+        return None if header is None else _RequestedTenant(unquote(header), firm=True)
 
     def heeded(self, visitor: Visitor) -> bool:
         return self.firm or visitor.tenant == self.tenant
 
 
-def _for(wish: _Wish | None, find: Callable[[str | None], T]) -> T:
-    if wish is None:
+def _for(tenant_request: _RequestedTenant | None, find: Callable[[str | None], T]) -> T:
+    if tenant_request is None:
         return find(None)
     try:
-        if "\0" in wish.tenant:  # PostgreSQL takes no such text
-            raise errors.NotFound(f"there is no tenant {wish.tenant!r}")
-        return find(wish.tenant)
+        if "\0" in tenant_request.tenant:  # PostgreSQL takes no such text
+            raise errors.NotFound(f"there is no tenant {tenant_request.tenant!r}")
+        return find(tenant_request.tenant)
     except errors.NotFound:
-        if wish.firm:
+        if tenant_request.firm:
             raise
         return find(None)
 
 
-def _set_visitor(scope: Scope, visitor: Visitor | None, cookie: str | None = None, wish: _Wish | None = None) -> None:
+def _set_visitor(
+    scope: Scope, visitor: Visitor | None, cookie: str | None = None, tenant_request: _RequestedTenant | None = None
+) -> None:
     """Stores the visitor, the session cookie, and whether the request names a tenant."""
     scope["headway.visitor"] = visitor
     scope["headway.session"] = cookie
-    scope["headway.names_tenant"] = wish is not None and visitor is not None and wish.heeded(visitor)
+    scope["headway.names_tenant"] = (
+        tenant_request is not None and visitor is not None and tenant_request.heeded(visitor)
+    )
 
 
 def names_tenant(scope: Scope) -> bool:

@@ -67,7 +67,7 @@ _TITLES_BY_CODE = {
     "params_frozen": "The params are fixed",
     "retried": "Tried again already",
 }
-_TOLD = "headway.mistake"
+_LOGGED = "headway.mistake"
 _CODES = {404: "not_found", 405: "method_not_allowed", 413: "too_large", 415: "unsupported_media_type"}
 
 
@@ -210,12 +210,12 @@ def _words(item: Mapping[str, Any]) -> str:
     return f"{message[:1].lower()}{message[1:]}"
 
 
-def told(scope: Mapping[str, Any]) -> bool:
+def is_logged(scope: Mapping[str, Any]) -> bool:
     """Returns True if `on_mistake` has logged and answered the exception."""
-    return bool(scope.get(_TOLD))
+    return bool(scope.get(_LOGGED))
 
 
 async def on_mistake(request: Request, error: Exception) -> Response:
-    request.scope[_TOLD] = True
+    request.scope[_LOGGED] = True
     log.error("a mistake in Headway itself at %s %s", request.method, request.url.path, exc_info=error)
     return problem(500, "mistake", "Headway made a mistake: its log has the details; please report it")

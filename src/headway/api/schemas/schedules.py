@@ -67,7 +67,7 @@ class TemplateSchema(Schema[Template]):
 # --- schedules ----------------------------------------------------------------------------------------------------
 
 
-class _StepWish(TypedDict, total=False):
+class _StepFields(TypedDict, total=False):
     task: str
     template_id: int | None
     template: str | int
@@ -85,7 +85,7 @@ class _StepWish(TypedDict, total=False):
 
 
 @strict
-class StepWishSchema(_StepWish):
+class StepWishSchema(_StepFields):
     """A step of a schedule.
 
     `template` is the template's id or name, as the definition gives it.

@@ -76,9 +76,9 @@ class TaskSchema(Schema[KnownTask]):
     seen_at: Instant | None = _task(lambda known: time_or_none(None if known.seen is None else known.seen.seen_at))
 
 
-def task_json(name: str, seen: SeenTask | None, here: TaskSpec | None, told: tuple[int, str]) -> Json:
+def task_json(name: str, seen: SeenTask | None, here: TaskSpec | None, facts: tuple[int, str]) -> Json:
     """Returns a task. `params` is null if only other processes have the task."""
-    made: Json = TaskSchema.of(KnownTask(name, seen, here, *told))
+    made: Json = TaskSchema.of(KnownTask(name, seen, here, *facts))
     return made
 
 

@@ -90,11 +90,11 @@ class JobsBackend(Protocol):
     def is_lost(self, job_id: int) -> bool:
         """Returns True if the job is RUNNING and its worker is dead."""
 
-    def make(self, task: str, params: Mapping[str, Any], wishes: Mapping[str, Any]) -> tuple[Json, bool]:
+    def make(self, task: str, params: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[Json, bool]:
         """Creates a job of a task; returns it and True, or False and the other job that has its key."""
 
     def make_of_template(
-        self, template: int | str, params: Mapping[str, Any], wishes: Mapping[str, Any]
+        self, template: int | str, params: Mapping[str, Any], options: Mapping[str, Any]
     ) -> tuple[Json, bool]: ...
     def cancel(self, job_id: int) -> int: ...
     def interrupt(self, job_id: int) -> int: ...

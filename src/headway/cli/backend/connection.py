@@ -148,8 +148,8 @@ class Link:
             there = answer.headers.get("location", "elsewhere")
             raise foreign(self.url, f"it redirects to {there}: give that address with --server")
         if kind not in ("application/json", "application/problem+json"):
-            said = f"{answer.status_code}, {kind or 'nothing'}"
-            raise foreign(self.url, f"it answers {said} instead of JSON")
+            got = f"{answer.status_code}, {kind or 'nothing'}"
+            raise foreign(self.url, f"it answers {got} instead of JSON")
         try:
             found = answer.json()
         except ValueError:
@@ -165,12 +165,16 @@ class Link:
         try:
             yield
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError) as error:
-            text = f"{self.url} cannot be reached ({_said(error)}): check the address, and that `headway up` runs there"
+            text = (
+                f"{self.url} cannot be reached ({_cause(error)}): check the address, and that `headway up` runs there"
+            )
             raise Unreachable(text) from None
         except (httpx.InvalidURL, httpx.HTTPError) as error:
             if method == "GET":
-                raise Unreachable(f"{self.url} did not answer ({_said(error)}): try again") from None
-            text = f"the connection to {self.url} broke ({_said(error)}): check whether it was done before trying again"
+                raise Unreachable(f"{self.url} did not answer ({_cause(error)}): try again") from None
+            text = (
+                f"the connection to {self.url} broke ({_cause(error)}): check whether it was done before trying again"
+            )
             raise CommitUnknown(text) from None
 
     def _keep_time(self, answer: httpx.Response, sent: int, came: int) -> None:
@@ -271,5 +275,5 @@ def _is_here(host: str) -> bool:
         return False
 
 
-def _said(error: Exception) -> str:
+def _cause(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__

@@ -75,17 +75,17 @@ class HttpJobs:
 
     # --- creating and changing ---
 
-    def make(self, task: str, params: Mapping[str, Any], wishes: Mapping[str, Any]) -> tuple[Json, bool]:
-        return self._make(params, wishes, task=task)
+    def make(self, task: str, params: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[Json, bool]:
+        return self._make(params, options, task=task)
 
     def make_of_template(
-        self, template: int | str, params: Mapping[str, Any], wishes: Mapping[str, Any]
+        self, template: int | str, params: Mapping[str, Any], options: Mapping[str, Any]
     ) -> tuple[Json, bool]:
         number = template if isinstance(template, int) else self.backend.templates.get(template)["template_id"]
-        return self._make(params, wishes, template_id=number)
+        return self._make(params, options, template_id=number)
 
-    def _make(self, params: Mapping[str, Any], wishes: Mapping[str, Any], **what: Any) -> tuple[Json, bool]:
-        renamed = {"retry_policy" if name == "retry" else name: wish for name, wish in wishes.items()}
+    def _make(self, params: Mapping[str, Any], options: Mapping[str, Any], **what: Any) -> tuple[Json, bool]:
+        renamed = {"retry_policy" if name == "retry" else name: option for name, option in options.items()}
         made, status = self.link.create(JOBS, given(**what, params=dict(params), **renamed))
         return made, status == 201
 

@@ -61,10 +61,10 @@ class LocalBackend:
         with self.read() as tx:
             return self.client.time_in(tx)
 
-    def enqueue(self, task: str, params: Mapping[str, Any], wishes: Mapping[str, Any]) -> tuple[int, bool]:
+    def enqueue(self, task: str, params: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[int, bool]:
         from headway.engine.tasks.task import make_job
 
-        return self.client.enqueue(make_job(self.client, task, params, wishes))
+        return self.client.enqueue(make_job(self.client, task, params, options))
 
     # --- the nouns. Each loads its module when a command first uses it. ---
 
@@ -159,6 +159,6 @@ class AppBackend(LocalBackend):
         super().__init__(app.settings, lambda: app.client)
         self.app = app
 
-    def enqueue(self, task: str, params: Mapping[str, Any], wishes: Mapping[str, Any]) -> tuple[int, bool]:
-        made = self.app.enqueue(task, params, **wishes)  # checks the params before it creates a database
+    def enqueue(self, task: str, params: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[int, bool]:
+        made = self.app.enqueue(task, params, **options)  # checks the params before it creates a database
         return made.id, made.created

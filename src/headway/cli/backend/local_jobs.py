@@ -89,15 +89,15 @@ class LocalJobs:
 
     # --- creating and changing ---
 
-    def make(self, task: str, params: Mapping[str, Any], wishes: Mapping[str, Any]) -> tuple[Json, bool]:
-        job_id, created = self.backend.enqueue(task, params, wishes)
+    def make(self, task: str, params: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[Json, bool]:
+        job_id, created = self.backend.enqueue(task, params, options)
         return self.get(job_id), created
 
     def make_of_template(
-        self, template: int | str, params: Mapping[str, Any], wishes: Mapping[str, Any]
+        self, template: int | str, params: Mapping[str, Any], options: Mapping[str, Any]
     ) -> tuple[Json, bool]:
         client = self.backend.client
-        job_id, created = client.enqueue(client.templates.job(template, params, **wishes))
+        job_id, created = client.enqueue(client.templates.job(template, params, **options))
         return self.get(job_id), created
 
     def cancel(self, job_id: int) -> int:

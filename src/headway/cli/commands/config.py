@@ -31,5 +31,5 @@ def check(call: Invocation) -> None:
     settings = call.settings()
     policies.find(settings.concurrency.policy).lanes("command", ())
     given = [setting for setting in explain(settings) if setting.source != "default"]
-    said = f"the settings are valid: {len(given)} given, the others have their defaults"
-    call.out.answer({"ok": True, "given": [setting._asdict() for setting in given]}, lambda: [said])
+    outcome = f"the settings are valid: {len(given)} given, the others have their defaults"
+    call.out.answer({"ok": True, "given": [setting._asdict() for setting in given]}, lambda: [outcome])

@@ -37,8 +37,8 @@ def migrate(call: Invocation) -> None:
     finally:
         database.close()
     name, schema = shown(settings), versions()[-1]
-    said = f"{name} now has schema {schema}" if done else f"{name} is up to date: schema {schema}"
-    call.out.answer({"database": name, "schema": schema, "migrated": done}, lambda: [said])
+    outcome = f"{name} now has schema {schema}" if done else f"{name} is up to date: schema {schema}"
+    call.out.answer({"database": name, "schema": schema, "migrated": done}, lambda: [outcome])
 
 
 @command(db, "check")
@@ -113,9 +113,9 @@ def restore(
         confirm(question, yes=yes)
         database_backup.restore_postgres(settings, file)
         kept = None
-    said = f"{shown(settings)} was restored from {file}" + (f"; its former state is {kept}" if kept else "")
+    outcome = f"{shown(settings)} was restored from {file}" + (f"; its former state is {kept}" if kept else "")
     done = {"database": shown(settings), "restored": str(file), "kept": kept, "warning": both}
-    call.out.answer(done, lambda: [said], notes=[f"headway: {both}: use only one of them"] if both else [])
+    call.out.answer(done, lambda: [outcome], notes=[f"headway: {both}: use only one of them"] if both else [])
 
 
 @command(db, "promote")

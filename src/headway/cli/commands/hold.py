@@ -117,7 +117,7 @@ class _Hold:
         from headway.engine.direct.reservation_holder import HolderConfig, ReservationHolder, ReservedPlace
 
         settings, client = self.backend.settings, self.backend.client
-        wish = self._wish(argv)
+        request = self._request(argv)
         times = (settings.lease, settings.heartbeat, settings.recovery_interval)
         secret = frozenset(secret.variable for secret in settings.secrets.values() if secret.variable)
         terms = HolderConfig(*times, settings.listen, secret)
@@ -125,12 +125,12 @@ class _Hold:
         holder.open()
         try:
             with self._signals():
-                return self._hold(holder, place, wish, argv, limit)
+                return self._hold(holder, place, request, argv, limit)
         finally:
             holder.leave()
             holder.close()
 
-    def _wish(self, argv: list[str]) -> ReservationRequest:
+    def _request(self, argv: list[str]) -> ReservationRequest:
         from headway.engine.direct.reservations import ReservationRequest
         from headway.store.queue.lanes import find_target, resource_lanes
 
@@ -146,7 +146,7 @@ class _Hold:
         self,
         holder: ReservationHolder,
         place: ReservedPlace,
-        wish: ReservationRequest,
+        request: ReservationRequest,
         argv: list[str],
         limit: float | None,
     ) -> int:
@@ -154,7 +154,7 @@ class _Hold:
 
         end = End("ABANDONED", "the caller ended before the program began")
         try:
-            holder.reserve(place, wish, actor=self.backend.client.actor)
+            holder.reserve(place, request, actor=self.backend.client.actor)
             self._await(holder, place, limit)
             code, end = self._run(holder, place, argv)
             self._tell("ended", "", exit_code=code)

@@ -22,7 +22,7 @@ Priority = Annotated[int | None, typer.Option(metavar="0..100", help="New priori
 Budget = Annotated[list[str], typer.Option(metavar="METER=CAP", help="New budget; may be repeated.")]
 
 
-def _plain(family: typer.Typer, verb: str, said: str, help: str) -> None:
+def _plain(family: typer.Typer, verb: str, outcome: str, help: str) -> None:
     """Declares a verb that takes only a selection of jobs."""
 
     @command(family, verb, help=help)
@@ -34,7 +34,7 @@ def _plain(family: typer.Typer, verb: str, said: str, help: str) -> None:
     ) -> int:
         with call.backend() as backend:
             chosen = choose(call, backend, verb, ids or [], filters, yes=yes)
-            return apply(call, backend, chosen, getattr(backend.jobs, verb), said)
+            return apply(call, backend, chosen, getattr(backend.jobs, verb), outcome)
 
 
 def register(jobs: typer.Typer) -> None:

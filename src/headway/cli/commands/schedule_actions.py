@@ -99,8 +99,8 @@ def register(schedules: typer.Typer) -> None:
 
         if (task is None) == (template is None):
             raise BadInput("a schedule runs one task or one template: give either --task or --template", field="task")
-        wishes = {"target": target, "resources": resource or None, "timeout": timeout}
-        kept = {name: wish for name, wish in wishes.items() if wish is not None}
+        options = {"target": target, "resources": resource or None, "timeout": timeout}
+        kept = {name: option for name, option in options.items() if option is not None}
         which = None if template is None else number_or_name(template)
         what: dict[str, object] = {"steps": [{"task": task, "template": which, **kept}]}
         if task is None and not kept:
@@ -178,13 +178,13 @@ def _backfilled(done: Json, number: int, *, dry_run: bool) -> str:
     return f"{len(done['executions'])} executions created, which run one after another: see {listing}"
 
 
-def _answer(call: Invocation, schedule: Json, said: str) -> None:
+def _answer(call: Invocation, schedule: Json, outcome: str) -> None:
     from headway.cli.output import visible
     from headway.cli.tables.times import local
 
     zone, then = schedule["timezone"], schedule["next_run_at"]
     soon = f"; next {local(then, zone)} ({zone})" if then is not None else ""
-    call.out.answer(schedule, lambda: [f"{visible(schedule['name'])} {said}: {schedule['sentence']}{soon}"])
+    call.out.answer(schedule, lambda: [f"{visible(schedule['name'])} {outcome}: {schedule['sentence']}{soon}"])
 
 
 def _follow(call: Invocation, backend: Backend, number: int) -> int:

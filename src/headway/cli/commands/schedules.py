@@ -49,11 +49,11 @@ def show(call: Invocation, name: Name) -> None:
 def _page(schedule: Json, now: int) -> Iterator[RenderableType]:
     from headway.cli.tables.events import event_table
     from headway.cli.tables.groups import execution_table
-    from headway.cli.tables.schedules import schedule_page, wish_table
+    from headway.cli.tables.schedules import schedule_page, steps_table
 
     yield schedule_page(schedule, now)
     if schedule["steps"]:
-        yield from ("", wish_table(schedule["steps"]))
+        yield from ("", steps_table(schedule["steps"]))
     if schedule["executions"]:
         zones = {schedule["schedule_id"]: schedule["timezone"]}
         yield from ("", execution_table(schedule["executions"], zones, now))

@@ -63,11 +63,11 @@ def show(call: Invocation, name: Name) -> None:
     call.out.answer(template, lambda: [template_page(template, now), "", event_table(template["events"], now)])
 
 
-def _answer(call: Invocation, template: Json, said: str) -> None:
+def _answer(call: Invocation, template: Json, outcome: str) -> None:
     from headway.cli.output import visible
 
     facts = f"template {template['template_id']} of {template['task']}, version {template['version']}"
-    call.out.answer(template, lambda: [f"{visible(template['name'])} {said}: {facts}"])
+    call.out.answer(template, lambda: [f"{visible(template['name'])} {outcome}: {facts}"])
 
 
 @command(templates, "create")
@@ -113,7 +113,7 @@ def edit(
                 f"--clear: a template has no field {name_of_field!r}: one of {', '.join(FIELDS)}", field="clear"
             )
     fields |= dict.fromkeys(clear)
-    fields |= {what: said for what, said in (("name", rename), ("task", task)) if said is not None}
+    fields |= {what: outcome for what, outcome in (("name", rename), ("task", task)) if outcome is not None}
     given = arguments.params(pairs or [], params)
     if not fields and not given and params is None:
         raise BadInput("no change given: give name=value, --params or an option, see `headway templates edit --help`")

@@ -59,13 +59,13 @@ def create(
     default_allow: DefaultAllow = None,
 ) -> None:
     """Create a tenant with its own jobs, schedules, targets and tokens. Tenants with waiting jobs take turns."""
-    wishes, kinds = _limits(max_queued, max_running, max_schedules), _kinds(allow)
+    options, kinds = _limits(max_queued, max_running, max_schedules), _kinds(allow)
     with call.new_backend(bare=True) as backend:
         there = backend.tenants.page(2)["items"]
         kept = _kinds(default_allow) if default_allow is not None else None
         if kept is None and len(there) == 1 and there[0]["allow"]:
             kept = _kept_by_default(call, tuple(there[0]["allow"]))
-        made = backend.tenants.create(name, allow=kinds, default_allow=kept, **wishes)
+        made = backend.tenants.create(name, allow=kinds, default_allow=kept, **options)
     _answer(call, made, "created")
     _say_consequence(call, name, kinds)
     _say_consequence(call, "default", kept or ())
@@ -136,19 +136,19 @@ def edit(
     """Change the limits of a tenant at once. Existing jobs stay, and running jobs continue."""
     from headway.errors import BadInput
 
-    wishes = _limits(max_queued, max_running, max_schedules)
-    if not wishes:
+    options = _limits(max_queued, max_running, max_schedules)
+    if not options:
         raise BadInput("no change given: give --max-queued, --max-running or --max-schedules, a number or none")
     with call.backend() as backend:
-        _answer(call, backend.tenants.edit(name, wishes), "changed")
+        _answer(call, backend.tenants.edit(name, options), "changed")
 
 
 @command(tenants, "deactivate")
 def deactivate(call: Invocation, name: Name) -> None:
     """Deactivate a tenant: its jobs do not start, new jobs and its tokens are refused. Running jobs continue."""
     with call.backend() as backend:
-        said = f"deactivated: activate it again with `headway tenants activate {name}`"
-        _answer(call, backend.tenants.deactivate(name), said)
+        outcome = f"deactivated: activate it again with `headway tenants activate {name}`"
+        _answer(call, backend.tenants.deactivate(name), outcome)
 
 
 @command(tenants, "activate")

@@ -150,10 +150,10 @@ def _try_policy(app: App, served: Sequence[str]) -> None:
     """Refuses a policy that cannot be imported or returns no lanes, before the database is opened."""
     from headway.model.queue.policies import find
 
-    wished = app.settings.concurrency.value(app.settings.aging)
-    find(wished.policy)
+    requested = app.settings.concurrency.value(app.settings.aging)
+    find(requested.policy)
     for task in served:
-        wished.lanes(task, app.registry.get(task).options.resources, on_target=False)
+        requested.lanes(task, app.registry.get(task).options.resources, on_target=False)
 
 
 def _address(supervisor: Supervisor) -> str | None:

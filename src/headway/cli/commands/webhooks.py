@@ -54,8 +54,8 @@ def show(call: Invocation, number: Number) -> None:
     call.out.answer(endpoint, lambda: [endpoint_page(endpoint, now), "", event_table(endpoint["events_of"], now)])
 
 
-def _answer(call: Invocation, endpoint: Json, said: str, *, secret: bool = False) -> None:
-    lines = [f"webhook {endpoint['webhook_id']} {said}: {endpoint['url']}"]
+def _answer(call: Invocation, endpoint: Json, outcome: str, *, secret: bool = False) -> None:
+    lines = [f"webhook {endpoint['webhook_id']} {outcome}: {endpoint['url']}"]
     stored = ["this is its secret: store it now, it is not shown again"]
     if secret:
         lines.append(endpoint["secret"] or "")
@@ -78,11 +78,11 @@ def create(
     import sys
 
     given = sys.stdin.read().strip() if secret == "-" else secret
-    wishes: dict[str, Any] = {"description": description, "secret": given}
+    options: dict[str, Any] = {"description": description, "secret": given}
     with call.backend() as backend:
         if max_tries is not None:
-            wishes["max_tries"] = max_tries
-        _answer(call, backend.webhooks.create(url, events=event, **wishes), "created", secret=True)
+            options["max_tries"] = max_tries
+        _answer(call, backend.webhooks.create(url, events=event, **options), "created", secret=True)
 
 
 @command(webhooks, "edit")
@@ -107,7 +107,7 @@ def edit(
         raise BadInput("--enable and --disable exclude each other: remove one of them", field="enable")
     enabled = enable if enable or disable else None
     given = {"url": url, "events": events, "description": description, "max_tries": max_tries, "enabled": enabled}
-    changes: dict[str, Any] = {name: wish for name, wish in given.items() if wish is not None}
+    changes: dict[str, Any] = {name: option for name, option in given.items() if option is not None}
     if not changes:
         raise BadInput("no change given: give an option, see `headway webhooks edit --help`")
     with call.backend() as backend:

@@ -141,7 +141,7 @@ def _run(program: str, url: str, options: list[str], shown_options: str) -> None
     )
     if ended.returncode:
         lines = [line for line in ended.stderr.splitlines() if line.strip()]
-        said = lines[-1] if lines else f"exit code {ended.returncode}"
+        reason = lines[-1] if lines else f"exit code {ended.returncode}"
         raise Refused(
-            f"{program} failed ({said}), and nothing was changed", hint="use a version as new as the server's"
+            f"{program} failed ({reason}), and nothing was changed", hint="use a version as new as the server's"
         )

@@ -114,16 +114,16 @@ def await_database(app: App, say: Callable[[str], None], *, wait: bool, begin: C
     connection may break after the database was opened.
     """
     refuse_folder(app.settings)
-    said = False
+    logged = False
     while True:
         try:
             return begin()
         except Unreachable as error:
             if not wait:
                 raise
-            if not said:
+            if not logged:
                 say(f"headway: {error}; trying again every {AGAIN_SECONDS:g} s")
-                said = True
+                logged = True
             time.sleep(AGAIN_SECONDS)
 
 

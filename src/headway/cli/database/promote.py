@@ -194,9 +194,9 @@ def _reached(name: str) -> Iterator[None]:
     try:
         yield
     except Unreachable as error:
-        said = error.cause if isinstance(error, ServerUnreachable) else str(error)
+        reason = error.cause if isinstance(error, ServerUnreachable) else str(error)
         raise Unreachable(
-            f"{name} cannot be used ({said})", hint="start that server, or create the database there"
+            f"{name} cannot be used ({reason})", hint="start that server, or create the database there"
         ) from error
 
 
@@ -224,13 +224,13 @@ def answer(out: Out, settings: Settings, url: str, promoted: Promoted) -> None:
     name, file, tables = masked(url), shown(settings), promoted.mark.tables
     rows, folder = sum(tables.values()), settings.artifacts.absolute()
     words = {"job": "hw_job", "schedule": "hw_schedule", "group": "hw_group", "event": "hw_event"}
-    said = ", ".join(f"{tables[table]} {word}{'s' if tables[table] != 1 else ''}" for word, table in words.items())
+    counts = ", ".join(f"{tables[table]} {word}{'s' if tables[table] != 1 else ''}" for word, table in words.items())
     begin = "an interrupted promotion had already moved all data" if promoted.earlier else "all data was moved"
     facts = {"tables": tables, "rows": rows, "earlier": promoted.earlier, "artifacts": str(folder)}
-    told = (
-        f"{begin}: {said}; {rows} rows of {len(tables)} tables, each row compared",
+    lines = (
+        f"{begin}: {counts}; {rows} rows of {len(tables)} tables, each row compared",
         f'Now set database = "{name}" in headway.toml (or HEADWAY_DATABASE) and start the workers.',
         f"{file} is now sealed: opening it reports the PostgreSQL address. Keep it until PostgreSQL is backed up.",
         f"Attached files stay in {folder}: the database has only their names. Other machines need that folder too.",
     )
-    out.answer({"database": file, "promoted_to": name, **facts}, lambda: told)
+    out.answer({"database": file, "promoted_to": name, **facts}, lambda: lines)

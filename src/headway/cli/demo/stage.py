@@ -198,8 +198,8 @@ class DemoStage:
 
     # --- jobs ---
 
-    def enqueue(self, task: str, params: dict[str, Any], **wishes: Any) -> int:
-        return self.app.enqueue(task, params, **wishes).id
+    def enqueue(self, task: str, params: dict[str, Any], **options: Any) -> int:
+        return self.app.enqueue(task, params, **options).id
 
     def call(self, task: str, params: dict[str, Any], *, in_line: Callable[[], object]) -> tuple[Any, int]:
         """Makes a direct call from this process; returns its result and when it was granted.

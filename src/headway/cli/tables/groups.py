@@ -159,9 +159,9 @@ def _step_note(step: Json, group: Json) -> str:
         return "its stage is not open yet"
     if step["status"] == "COMPLETED":
         return ""
-    said = (step["error"] or step["reason"] or "").partition("\n")[0]
+    failure = (step["error"] or step["reason"] or "").partition("\n")[0]
     tolerated = "may fail" if step["continue_on_failure"] else ""
-    return "; ".join(part for part in (said, tolerated) if part)
+    return "; ".join(part for part in (failure, tolerated) if part)
 
 
 def group_remedies(group: Json) -> list[str]:

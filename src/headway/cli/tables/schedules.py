@@ -98,14 +98,14 @@ def _catch_up(schedule: Json) -> str | None:
     return f"{schedule['catch_up']}: the latest missed time, if it is {within}"
 
 
-def wish_table(steps: Sequence[Json]) -> Table:
+def steps_table(steps: Sequence[Json]) -> Table:
     """Renders the steps of a schedule's definition, by stage."""
     made = table("STAGE", "STEP", "TASK", "WITH", flexible=("STEP", "TASK", "WITH"))
     stages = sorted({step["index"] for step in steps})
     for step in sorted(steps, key=lambda step: step["index"]):
         what = step["task"] if "task" in step else f"template {step['template']}"
-        said = {name: value for name, value in step.items() if name not in _COLUMNS}
-        facts = ", ".join(f"{name} {json.dumps(value, ensure_ascii=False)}" for name, value in said.items())
+        options = {name: value for name, value in step.items() if name not in _COLUMNS}
+        facts = ", ".join(f"{name} {json.dumps(value, ensure_ascii=False)}" for name, value in options.items())
         made.add_row(str(stages.index(step["index"]) + 1), styled(step["name"]), styled(what), styled(facts))
     return made
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from headway.cli.output import Json, styled, table
 from headway.cli.tables.pages import created, pairs
 from headway.cli.tables.times import when
-from headway.model.templates import WISHES
+from headway.model.templates import OPTIONS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -26,7 +26,7 @@ def template_table(templates: Iterable[Json]) -> Table:
 
 
 def template_page(template: Json, now: int) -> Table:
-    wishes = [(name, template[name]) for name in WISHES if template[name] is not None]
+    options = [(name, template[name]) for name in OPTIONS if template[name] is not None]
     return pairs(
         [
             ("template", str(template["template_id"])),
@@ -34,7 +34,7 @@ def template_page(template: Json, now: int) -> Table:
             ("task", template["task"]),
             ("description", template["description"]),
             ("params", json.dumps(template["params"], ensure_ascii=False)),
-            *((name.replace("_", " "), _fact(value)) for name, value in wishes),
+            *((name.replace("_", " "), _fact(value)) for name, value in options),
             ("open params", ", ".join(template["open_params"])),
             ("version", str(template["version"])),
             ("created", created(template, now)),

@@ -31,7 +31,7 @@ from headway.store.groups.timeline import ROWS, Chart, chart, first_row
 from headway.store.groups.views import GroupView, StepView
 from headway.store.jobs import views as job_views
 from headway.store.schedules import schedules
-from headway.text.events import told
+from headway.text.events import event_text
 
 pages = Pages("executions")
 LISTED, EVENTS, STEPS, ON_RAIL, HELD = 50, 100, 200, 12, 10
@@ -124,7 +124,7 @@ def _show(page: PageRequest, kind: GroupKind, number: int) -> Response:
         held=first_held,
         over=used_up(holders, page.now),
         waits=waits_for(view.group, members.values(), held),
-        events=[told(event) for event in reversed(events)],
+        events=[event_text(event) for event in reversed(events)],
         schedule=schedule,
         zone=schedule.parsed.timezone if schedule is not None and schedule.readable else None,
         by=Actor.parse(view.group.created_by).shown,

@@ -220,7 +220,7 @@ def _like(view: JobView) -> dict[str, str]:
 @pages.post("/jobs/new")
 def create(page: PageRequest) -> Response:
     try:
-        made = make_once(page, lambda: _wishes(page))
+        made = make_once(page, lambda: _form_options(page))
     except (BadInput, WrongState, Refused) as error:
         kept = {name: page.form.get(name) for name in _FIELDS}
         return _editor(page, kept, error)
@@ -241,19 +241,19 @@ class Made(NamedTuple):
     already: str
 
 
-def make_once(page: PageRequest, wishes: Callable[[], Mapping[str, Any]]) -> Made:
+def make_once(page: PageRequest, read_options: Callable[[], Mapping[str, Any]]) -> Made:
     """Creates a job once per form; a repeated form is not checked again."""
     client = form_tokens.keyed(page)
     kept = client.recall()
     if kept is None:
-        job_id, created = client.enqueue(new_job(page, client, wishes()))
+        job_id, created = client.enqueue(new_job(page, client, read_options()))
     else:
         # The stored answer has the job's id, and False if the key was taken.
         job_id, created = kept[0][0], False not in kept[0][1:]
     return Made(int(job_id), created, form_tokens.already(client))
 
 
-def _wishes(page: PageRequest) -> dict[str, Any]:
+def _form_options(page: PageRequest) -> dict[str, Any]:
     task = page.form.given("task")
     if task is None:
         raise BadInput("task: no task was given", hint="choose one of the known tasks", field="task")

@@ -118,8 +118,8 @@ def _changes(page: PageRequest, job: JobRecord) -> dict[str, Any]:
 
 
 def _other_priority(page: PageRequest, job: JobRecord) -> int | None:
-    wish = number(page.form, "priority")
-    return None if wish == job.priority else wish
+    given = number(page.form, "priority")
+    return None if given == job.priority else given
 
 
 def _other_params(page: PageRequest, job: JobRecord) -> dict[str, Any] | None:
@@ -164,8 +164,8 @@ def _budget(page: PageRequest) -> dict[str, float] | None:
 @form(Verb.MOVE)
 def move(page: PageRequest, job_id: int) -> Response:
     undo = _where_it_was(page, job_id)
-    wish = {name: number(page.form, name) for name in ("before", "after", "rank")}
-    moved = page.client.move(job_id, to=page.form.given("to"), if_version=number(page.form, "version"), **wish)
+    given = {name: number(page.form, name) for name in ("before", "after", "rank")}
+    moved = page.client.move(job_id, to=page.form.given("to"), if_version=number(page.form, "version"), **given)
     with page.read() as tx:
         rank = job_views.view(tx, page.tenant_id, job_id).rank
     text = f"Job {job_id} is now at rank {rank}." if rank is not None else f"Job {job_id} was moved."

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from headway.api.endpoints.queue import pause_end
 from headway.api.http.problems import status_of
 from headway.dashboard.expected_durations import overdue
-from headway.dashboard.flash import Said
+from headway.dashboard.flash import FlashMessage
 from headway.dashboard.page import Form, PageRequest, Pages
 from headway.dashboard.state_styles import IN_LINE, IN_LINE_MEANS
 from headway.dashboard.time_format import written
@@ -231,11 +231,11 @@ def act(page: PageRequest) -> Response:
         before=None if before is None else whole(before, field="before"),
     )
     refused = [(job_id, str(error)) for job_id, error in done.refused]
-    text = text_bulk.told(action, len(done.changed), refused, done.left)
+    text = text_bulk.outcome_text(action, len(done.changed), refused, done.left)
     if not done.left:
         return page.done(text)
     rest = {"action": action, "expected": done.left, "before": done.last, "status": page.form.get("status")}
-    return page.back(Said(text, "more", ("/queue/act", {**rest, **asked.fields})))
+    return page.back(FlashMessage(text, "more", ("/queue/act", {**rest, **asked.fields})))
 
 
 @pages.post("/queue/pause")
@@ -257,9 +257,9 @@ def resume(page: PageRequest) -> Response:
 
 
 def _everybody(page: PageRequest) -> bool:
-    wished = bool(page.form.get("everybody"))
-    check_everybody(page.visitor, wished)
-    return wished
+    requested = bool(page.form.get("everybody"))
+    check_everybody(page.visitor, requested)
+    return requested
 
 
 @pages.post("/reservations/{reservation_id:int}/release")

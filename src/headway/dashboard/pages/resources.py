@@ -76,11 +76,11 @@ def set_rules(page: PageRequest) -> Response:
     return page.done("The rules apply from now on, to all processes.")
 
 
-def _adjust(page: PageRequest, wished: dict[str, int | None], rules: dict[str, Any]) -> None:
+def _adjust(page: PageRequest, requested: dict[str, int | None], rules: dict[str, Any]) -> None:
     version = page.form.given("version")
     limits.adjust(
         page.service.database,
-        wished,
+        requested,
         rules,
         tenant_id=page.tenant_id,
         actor=page.visitor.actor,

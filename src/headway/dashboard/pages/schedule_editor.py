@@ -69,8 +69,8 @@ def create(page: PageRequest) -> Response:
 def _made(page: PageRequest, client: Client, draft: ScheduleDraft) -> Schedule:
     if (number := form_tokens.made_before(client)) is not None:
         return page.client.schedules.get(number)
-    wished = Definition.parse(draft.definition())
-    return client.schedules.create(draft.name, wished.facts(), enabled=bool(draft.fields["enabled"]))
+    requested = Definition.parse(draft.definition())
+    return client.schedules.create(draft.name, requested.facts(), enabled=bool(draft.fields["enabled"]))
 
 
 # --- changing -----------------------------------------------------------------------------------------------------
@@ -92,15 +92,15 @@ def change(page: PageRequest, schedule_id: int) -> Response:
         edited = _edited(page, draft, one)
     except (BadInput, WrongState, Refused) as error:
         return _editor(page, draft, one, error=error)
-    said = f"Schedule {edited.name} was changed." if edited.version != one.version else "Nothing was changed."
-    return page.done(said, to=page.address(f"/schedules/{one.id}"))
+    message = f"Schedule {edited.name} was changed." if edited.version != one.version else "Nothing was changed."
+    return page.done(message, to=page.address(f"/schedules/{one.id}"))
 
 
 def _edited(page: PageRequest, draft: ScheduleDraft, one: Schedule) -> Schedule:
     """Replaces the definition of a schedule with that of the form."""
     version = seen_version(page, one)
-    wished = Definition.parse(draft.definition())
-    changes: dict[str, Any] = {**dict.fromkeys(FIELDS), **wished.facts()}
+    requested = Definition.parse(draft.definition())
+    changes: dict[str, Any] = {**dict.fromkeys(FIELDS), **requested.facts()}
     if draft.name != one.name.strip():  # a form has no blanks around a name, and leaves those that are there alone
         changes["name"] = draft.name
         if not draft.name:

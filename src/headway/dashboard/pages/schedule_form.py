@@ -95,36 +95,41 @@ class ScheduleDraft:
 
     def definition(self) -> dict[str, object]:
         """As `Definition.parse` takes it; what cannot be read at all is refused here."""
-        said = self.fields
-        found = {**self.timing(), **{name: said[name] for name in ("overlap", "catch_up") if said.get(name)}}
-        found |= {
-            name: said[name] for name in ("window", "jitter", "on_failure", "on_shutdown", "note") if said.get(name)
+        entered = self.fields
+        found = {
+            **self.timing(),
+            **{name: entered[name] for name in ("overlap", "catch_up") if entered.get(name)},
         }
-        if cap := said.get("cap"):
+        found |= {
+            name: entered[name]
+            for name in ("window", "jitter", "on_failure", "on_shutdown", "note")
+            if entered.get(name)
+        }
+        if cap := entered.get("cap"):
             found["cap"] = int(cap) if NUMBER.fullmatch(cap) else cap
-        if params := said.get("params"):
+        if params := entered.get("params"):
             found["params"] = from_json(params, field="params")
-        if said.get("what") == "template":
-            found["template"] = _template(said.get("template", ""))
+        if entered.get("what") == "template":
+            found["template"] = _template(entered.get("template", ""))
         else:
             found["steps"] = [_step_facts(step, f"steps[{n}]") for n, step in enumerate(self.steps)]
         return found
 
     def timing(self) -> dict[str, object]:
         """When it fires."""
-        said, zone = self.fields, check_zone(self.fields.get("timezone") or "UTC")
+        entered, zone = self.fields, check_zone(self.fields.get("timezone") or "UTC")
         found: dict[str, object] = {"timezone": zone}
-        match said.get("when"):
+        match entered.get("when"):
             case "interval":
-                found["interval"] = said.get("interval", "")
+                found["interval"] = entered.get("interval", "")
             case "times":
-                lines = [line.strip() for line in said.get("times", "").splitlines() if line.strip()]
+                lines = [line.strip() for line in entered.get("times", "").splitlines() if line.strip()]
                 found["times"] = [moment(line, zone, field=f"times[{n}]") for n, line in enumerate(lines)]
             case _:
-                found["cron"] = said.get("cron", "")
+                found["cron"] = entered.get("cron", "")
         for name in ("start", "end"):
-            if said.get(name):
-                found[name] = moment(said[name], zone, field=name)
+            if entered.get(name):
+                found[name] = moment(entered[name], zone, field=name)
         return found
 
     # --- where it comes from ---

@@ -23,7 +23,7 @@ from headway.model.checks import Finding
 from headway.model.event import Event
 from headway.model.groups.group import Group
 from headway.model.jobs.job import Actor
-from headway.model.schedules.definition import Schedule, StepWish, stages_of
+from headway.model.schedules.definition import RequestedStep, Schedule, stages_of
 from headway.model.values.json import from_json
 from headway.model.values.refuse import refuse
 from headway.model.values.times import instant_text
@@ -105,7 +105,7 @@ def show(page: PageRequest, schedule_id: int) -> Response:
         stages=_stages(one),
         recent=recent,
         ledger=ledger,
-        told=_told(events, one)[:RECENT],
+        events=_event_texts(events, one)[:RECENT],
         picture=spark(groups, page.now),
         not_yours=_not_yours(page, one),
         waits=_waits(one, recent.items),
@@ -152,10 +152,10 @@ def coming(page: PageRequest, one: Schedule) -> list[Preview]:
     return page.client.schedules.preview(one.id, AHEAD) if one.readable else []
 
 
-def _stages(one: Schedule) -> list[list[StepWish]]:
+def _stages(one: Schedule) -> list[list[RequestedStep]]:
     """The steps that run together, stage by stage."""
     steps = one.parsed.steps if one.readable else ()
-    found: list[list[StepWish]] = [[] for _ in {step.index for step in steps}]
+    found: list[list[RequestedStep]] = [[] for _ in {step.index for step in steps}]
     for step, stage in zip(steps, stages_of(steps), strict=True):
         found[stage].append(step)
     return found
@@ -176,7 +176,7 @@ def _waits(one: Schedule, recent: Sequence[group_views.GroupView]) -> list[Findi
     ][:WAITS]
 
 
-def _told(events: Sequence[Event], one: Schedule) -> list[ScheduleEventText]:
+def _event_texts(events: Sequence[Event], one: Schedule) -> list[ScheduleEventText]:
     """The newest first, each with what it changed.
 
     The first that is kept may have changed anything.

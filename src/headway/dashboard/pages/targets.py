@@ -17,7 +17,7 @@ from headway.store.jobs import views as job_views
 from headway.store.jobs.views import JobView
 from headway.store.queue import occupancy, targets
 from headway.store.queue.lanes import find_target
-from headway.text.events import told
+from headway.text.events import event_text
 from headway.text.targets import remedy, resumed
 
 pages = Pages("targets")
@@ -67,7 +67,7 @@ def show(page: PageRequest) -> Response:
         queue=[one for one in queue if holder is None or one.job.id != holder.job.id],
         reserved=reserved,
         recent=recent.items,
-        events=[told(event) for event in reversed(events)],
+        events=[event_text(event) for event in reversed(events)],
         actor=lambda text: Actor.parse(text).shown,
     )
 

@@ -53,9 +53,9 @@ class TemplateDraft:
     task: str
     fields: Mapping[str, str]
 
-    def wishes(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         """Every field, as the verbs take it; None for what was left empty."""
-        return {name: self._wish(name) for name in self.fields}
+        return {name: self._value(name) for name in self.fields}
 
     def changes(self, one: Template) -> dict[str, Any]:
         """Returns the fields that differ from a template.
@@ -68,12 +68,12 @@ class TemplateDraft:
         for name, text in self.fields.items():
             if text == _sent_back(shown.fields[name]):
                 continue
-            wish = self._wish(name)
-            if json.dumps(wish) != json.dumps(stored.get(name)):  # 1 and true are the same to ==
-                found[name] = wish
+            value = self._value(name)
+            if json.dumps(value) != json.dumps(stored.get(name)):  # 1 and true are the same to ==
+                found[name] = value
         return found
 
-    def _wish(self, name: str) -> object:
+    def _value(self, name: str) -> object:
         text = self.fields[name]
         return _READ.get(name, str)(text) if text else None
 
@@ -84,8 +84,8 @@ class TemplateDraft:
 
     @staticmethod
     def showing(one: Template) -> TemplateDraft:
-        said = one.fields
-        texts = {name: _WRITE.get(name, str)(said[name]) if name in said else "" for name in FIELDS}
+        stored = one.fields
+        texts = {name: _WRITE.get(name, str)(stored[name]) if name in stored else "" for name in FIELDS}
         return TemplateDraft(one.name, one.task, texts)
 
 
@@ -123,7 +123,7 @@ def _made(page: PageRequest, client: Client, draft: TemplateDraft) -> Template:
     if (number := form_tokens.made_before(client)) is not None:
         return page.client.templates.get(number)
     check_task(client, draft.task)
-    return client.templates.create(draft.name, draft.task, **draft.wishes())
+    return client.templates.create(draft.name, draft.task, **draft.options())
 
 
 # --- changing -----------------------------------------------------------------------------------------------------
@@ -142,8 +142,8 @@ def change(page: PageRequest, template_id: int) -> Response:
         edited = _edited(page, draft, one)
     except (BadInput, WrongState, Refused) as error:
         return _editor(page, draft, one, error=error)
-    said = f"Template {edited.name} was changed." if edited.version != one.version else "Nothing was changed."
-    return page.done(said, to=page.address(f"/templates/{one.id}"))
+    message = f"Template {edited.name} was changed." if edited.version != one.version else "Nothing was changed."
+    return page.done(message, to=page.address(f"/templates/{one.id}"))
 
 
 def _edited(page: PageRequest, draft: TemplateDraft, one: Template) -> Template:

@@ -20,7 +20,7 @@ from headway.errors import BadInput, HeadwayError, Refused, WrongState
 from headway.model.access.authority import ADMIN_TASKS
 from headway.model.access.permissions import Role
 from headway.model.jobs.job import Actor
-from headway.model.templates import WISHES, Template
+from headway.model.templates import OPTIONS, Template
 from headway.model.values.json import from_json, step
 from headway.model.values.names import whole
 from headway.store import templates
@@ -73,8 +73,8 @@ def _value(name: str, text: str) -> object:
 def _texts(page: PageRequest, one: Template) -> set[str]:
     """Returns the params that are always text; a version 1.10 is not a number."""
     spec = page.client.registry.specs.get(one.task)
-    told = [] if spec is None else [each.name for each in spec.signature.parameters if _is_text(each.annotation)]
-    return {*told, *(name for name, value in one.params.items() if isinstance(value, str))}
+    text_params = [] if spec is None else [each.name for each in spec.signature.parameters if _is_text(each.annotation)]
+    return {*text_params, *(name for name, value in one.params.items() if isinstance(value, str))}
 
 
 def _is_text(annotation: object) -> bool:
@@ -106,20 +106,20 @@ def show(page: PageRequest, template_id: int) -> Response:
     return _shown(page, page.client.templates.get(template_id), TemplateJobForm())
 
 
-def _shown(page: PageRequest, one: Template, wish: TemplateJobForm, error: HeadwayError | None = None) -> Response:
+def _shown(page: PageRequest, one: Template, job_form: TemplateJobForm, error: HeadwayError | None = None) -> Response:
     with page.read() as tx:
         events = job_views.history(tx, "template", one.id, after=max(0, one.version - HISTORY))
     return page.render(
         "template.html",
         status=200 if error is None else status_of(error),
         one=one,
-        wishes={name: one.fields[name] for name in WISHES if name in one.fields},
+        options={name: one.fields[name] for name in OPTIONS if name in one.fields},
         opened=_opened(page, one),
-        wish=wish,
+        job_form=job_form,
         once=page.once,
         error=error,
         wrong=(error.field or "").split(".")[0].split("[")[0] if error else "",
-        told=[(event, Actor.parse(event.actor).shown) for event in reversed(events)],
+        events=[(event, Actor.parse(event.actor).shown) for event in reversed(events)],
         not_yours=_not_yours(page, one),
     )
 
@@ -147,11 +147,11 @@ def make(page: PageRequest, template_id: int) -> Response:
     form, opened = page.form, _opened(page, one)
     filled = None if opened is None else {name: form.get(f"{_OPEN}{name}") for name in opened}
     names = ("params", "priority", "not_before", "key", "hold")
-    wish = TemplateJobForm(**{name: form.get(name) for name in names}, opened=filled)
+    job_form = TemplateJobForm(**{name: form.get(name) for name in names}, opened=filled)
     try:
-        made = make_once(page, lambda: wish.given(page, one))
+        made = make_once(page, lambda: job_form.given(page, one))
     except (BadInput, WrongState, Refused) as error:
-        return _shown(page, one, wish, error)
+        return _shown(page, one, job_form, error)
     text = f"Job {made.id} was created from template {one.name}{made.already}."
     if not made.created:
         text = f"Job {made.id} has that key already."

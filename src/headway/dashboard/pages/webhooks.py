@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from headway import errors
 from headway.dashboard import form_tokens
-from headway.dashboard.flash import DONE, Said
+from headway.dashboard.flash import DONE, FlashMessage
 from headway.dashboard.page import Form, PageRequest, Pages
 from headway.engine.client.webhooks import STATUSES
 from headway.model.access.permissions import Role
@@ -46,8 +46,8 @@ def show(page: PageRequest, number: int) -> Response:
     one = page.shown(page.client.webhooks.get(number))
     log = _shown(page, page.client.webhooks.deliveries(webhook=number, **_filters(page), limit=LISTED))
     with page.read() as tx:
-        told = job_views.history(tx, "webhook", number, after=max(0, one.version - REMEMBERED))
-    history = [(page.shown(event), Actor.parse(event.actor).shown) for event in reversed(told)]
+        recent = job_views.history(tx, "webhook", number, after=max(0, one.version - REMEMBERED))
+    history = [(page.shown(event), Actor.parse(event.actor).shown) for event in reversed(recent)]
     facts = {"one": one, "how": standing(one, page.now), "events": json.loads(one.events), "history": history}
     return page.render("webhook.html", log=log, once=page.once, **_log_facts(page), **facts)
 
@@ -86,7 +86,7 @@ class Filled:
     seen: str = ""
     stale: bool = False
 
-    def wishes(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         """As the verbs take them."""
         more = [name.strip() for name in self.others.split(",") if name.strip()]
         return {
@@ -133,17 +133,17 @@ def create(page: PageRequest) -> Response:
     filled = _of_form(page.form)
     client = form_tokens.keyed(page)
     try:
-        made = client.webhooks.create(**filled.wishes(), secret=filled.secret or None)
+        made = client.webhooks.create(**filled.options(), secret=filled.secret or None)
     except errors.BadInput as problem:
         return _editor(page, _of_form(page.form, problem))
     if client.replayed:
         text = f"Webhook {made.id} was created before. Its secret was shown once and is not shown again."
         return page.done(text, to=page.address(f"/webhooks/{made.id}"))
-    return _shown_once(page, made.secret, one=made, said=f"Webhook {made.id} was made")
+    return _shown_once(page, made.secret, one=made, title=f"Webhook {made.id} was made")
 
 
-def _shown_once(page: PageRequest, secret: str, *, one: Endpoint | None, said: str) -> Response:
-    response = page.render("webhook_secret.html", secret=secret, one=one, said=said)
+def _shown_once(page: PageRequest, secret: str, *, one: Endpoint | None, title: str) -> Response:
+    response = page.render("webhook_secret.html", secret=secret, one=one, title=title)
     response.headers["Cache-Control"] = "no-store"
     return response
 
@@ -158,7 +158,7 @@ def edit_form(page: PageRequest, number: int) -> Response:
 def edit(page: PageRequest, number: int) -> Response:
     one = page.client.webhooks.get(number)
     try:
-        page.client.webhooks.edit(number, if_version=_version(page), **_of_form(page.form).wishes())
+        page.client.webhooks.edit(number, if_version=_version(page), **_of_form(page.form).options())
     except (errors.BadInput, errors.WrongState) as problem:
         return _editor(page, _of_form(page.form, problem), one)
     return page.done(f"Webhook {number} was changed.", to=page.address(f"/webhooks/{number}"))
@@ -197,7 +197,7 @@ def send_test(page: PageRequest, number: int) -> Response:
     """
     made = form_tokens.keyed(page).webhooks.test(number)
     tried = page.client.webhooks.first_try(made.id, TEST_SECONDS)
-    return page.back(Said(came_of_test(tried), "not_arrived" if tried.last_error else DONE))
+    return page.back(FlashMessage(came_of_test(tried), "not_arrived" if tried.last_error else DONE))
 
 
 # --- secrets ------------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def rotate(page: PageRequest, number: int) -> Response:
     except (errors.BadInput, errors.WrongState) as problem:
         facts = {"one": page.client.webhooks.get(number), "seen": page.form.get("version"), "filled": given or ""}
         return page.render("webhook_rotate.html", status=422, problem=problem, **facts)
-    return _shown_once(page, one.secret, one=one, said=f"Webhook {number} has another secret")
+    return _shown_once(page, one.secret, one=one, title=f"Webhook {number} has another secret")
 
 
 @pages.get("/webhooks/secret", Role.ADMIN)
@@ -229,7 +229,7 @@ def own_secret(page: PageRequest) -> Response:
 @pages.post("/webhooks/secret", Role.ADMIN)
 def show_own_secret(page: PageRequest) -> Response:
     """A form, because it makes the secret if there is none yet."""
-    return _shown_once(page, page.client.webhooks.secret(), one=None, said="What goes to addresses of jobs is signed")
+    return _shown_once(page, page.client.webhooks.secret(), one=None, title="What goes to addresses of jobs is signed")
 
 
 @pages.post("/webhooks/secret/rotate", Role.ADMIN)
@@ -247,8 +247,8 @@ def everything(page: PageRequest) -> Response:
     """Lists all deliveries, or those about one job."""
     text = page.asked.get("job").removeprefix("#")
     job = whole(text, field="job", least=1) if text else None
-    verbs, wished = page.client.webhooks, {**_filters(page), "limit": LISTED}
-    log = verbs.all_deliveries(**wished) if job is None else verbs.deliveries(job=job, **wished)
+    verbs, requested = page.client.webhooks, {**_filters(page), "limit": LISTED}
+    log = verbs.all_deliveries(**requested) if job is None else verbs.deliveries(job=job, **requested)
     return page.render("deliveries.html", job_id=job, log=_shown(page, log), **_log_facts(page))
 
 
@@ -263,14 +263,14 @@ def show_delivery(page: PageRequest, number: int) -> Response:
         one=one,
         endpoint=endpoint,
         how=None if endpoint is None else standing(endpoint, page.now),
-        tries=[_told(page.shown(each)) for each in reversed(tries)],
+        tries=[_try_row(page.shown(each)) for each in reversed(tries)],
         refusal=not_again(one, endpoint),
         once=page.once,
         next=what_next(one, endpoint, page.now),
     )
 
 
-def _told(one: Try) -> tuple[Try, Mapping[str, Any], Mapping[str, Any] | None]:
+def _try_row(one: Try) -> tuple[Try, Mapping[str, Any], Mapping[str, Any] | None]:
     """A try with what was sent and what came back."""
     return one, json.loads(one.request), json.loads(one.response) if one.response else None
 

@@ -18,10 +18,10 @@ from headway.engine.webhooks.url_policy import refuse_closed
 from headway.errors import BadInput, HeadwayError, NotFound
 from headway.model.manifest import (
     Manifest,
-    ScheduleWish,
-    TargetWish,
-    TemplateWish,
-    WebhookWish,
+    ScheduleEntry,
+    TargetEntry,
+    TemplateEntry,
+    WebhookEntry,
     differences,
     refuse,
 )
@@ -91,11 +91,11 @@ def plan(client: Client, manifest: Manifest, file: str) -> Applying:
     """
     stored = _stored(client)
     refuse(file, _problems(client, manifest, stored))
-    changes = [_template(client, wish) for wish in manifest.templates]
-    changes += [_schedule(client, wish, stored.get(wish.name)) for wish in manifest.schedules]
-    changes += [_target(client, wish) for wish in manifest.targets]
-    changes += [_webhook(client, wish) for wish in manifest.webhooks]
-    named = {wish.name for wish in manifest.schedules}
+    changes = [_template(client, entry) for entry in manifest.templates]
+    changes += [_schedule(client, entry, stored.get(entry.name)) for entry in manifest.schedules]
+    changes += [_target(client, entry) for entry in manifest.targets]
+    changes += [_webhook(client, entry) for entry in manifest.webhooks]
+    named = {entry.name for entry in manifest.schedules}
     left = [name for name, schedule in stored.items() if schedule.origin == "file" and name not in named]
     return Applying(tuple(changes), tuple(left))
 
@@ -111,13 +111,13 @@ def _problems(client: Client, manifest: Manifest, stored: Mapping[str, Schedule]
     found: list[str] = []
     for template in manifest.templates:
         found += _tried(template.place, partial(check_template, client, template.task, template.fields))
-    for wish in manifest.schedules:
-        before = stored.get(wish.name)
+    for entry in manifest.schedules:
+        before = stored.get(entry.name)
         if before is not None and before.origin == "code":
-            found.append(f"{wish.place}: code declares a schedule of this name: change it there, or rename this one")
+            found.append(f"{entry.place}: code declares a schedule of this name: change it there, or rename this one")
             continue
-        alone = manifest.standing_alone(wish.definition)
-        found += _tried(wish.place, partial(client.schedules.check, alone))
+        alone = manifest.standing_alone(entry.definition)
+        found += _tried(entry.place, partial(client.schedules.check, alone))
     for hook in manifest.webhooks:
         if _endpoint(client, hook.url) is None:
             found += _tried(hook.place, partial(refuse_closed, hook.url, allow_private=client.allow_private))
@@ -135,18 +135,18 @@ def _tried(place: str, check: Callable[[], object]) -> list[str]:
 # --- one thing ----------------------------------------------------------------------------------------------------
 
 
-def _template(client: Client, wish: TemplateWish) -> ManifestChange:
-    before = _template_in_use(client, wish.name)
+def _template(client: Client, entry: TemplateEntry) -> ManifestChange:
+    before = _template_in_use(client, entry.name)
     if before is None:
-        make = partial(client.templates.create, wish.name, wish.task, **wish.fields)
-        return ManifestChange("+", "template", wish.name, do=make)
-    words = differences({"task": before.task, **before.fields}, {"task": wish.task, **wish.fields})
+        make = partial(client.templates.create, entry.name, entry.task, **entry.fields)
+        return ManifestChange("+", "template", entry.name, do=make)
+    words = differences({"task": before.task, **before.fields}, {"task": entry.task, **entry.fields})
     if not words:
-        return ManifestChange("=", "template", wish.name)
+        return ManifestChange("=", "template", entry.name)
     # A field that the file leaves out is removed.
-    fields = {**dict.fromkeys(before.fields), **wish.fields}
-    do = partial(client.templates.edit, before.id, if_version=before.version, task=wish.task, **fields)
-    return ManifestChange("~", "template", wish.name, tuple(words), do)
+    fields = {**dict.fromkeys(before.fields), **entry.fields}
+    do = partial(client.templates.edit, before.id, if_version=before.version, task=entry.task, **fields)
+    return ManifestChange("~", "template", entry.name, tuple(words), do)
 
 
 def _template_in_use(client: Client, name: str) -> Template | None:
@@ -158,52 +158,52 @@ def _template_in_use(client: Client, name: str) -> Template | None:
     return found if found.archived_at is None else None
 
 
-def _schedule(client: Client, wish: ScheduleWish, before: Schedule | None) -> ManifestChange:
+def _schedule(client: Client, entry: ScheduleEntry, before: Schedule | None) -> ManifestChange:
     if before is None:
-        enabled = wish.enabled is not False
-        make = partial(client.schedules.create, wish.name, wish.definition.facts(), enabled=enabled, origin="file")
-        return ManifestChange("+", "schedule", wish.name, () if enabled else ("disabled",), make)
-    words = differences(before.parsed.facts(), wish.definition.facts())
+        enabled = entry.enabled is not False
+        make = partial(client.schedules.create, entry.name, entry.definition.facts(), enabled=enabled, origin="file")
+        return ManifestChange("+", "schedule", entry.name, () if enabled else ("disabled",), make)
+    words = differences(before.parsed.facts(), entry.definition.facts())
     if before.origin != "file":
         words.append(f"origin {before.origin} → file")
     edits = bool(words)
-    if wish.enabled is not None and wish.enabled != bool(before.enabled):
-        words.append("disabled → enabled" if wish.enabled else "enabled → disabled")
+    if entry.enabled is not None and entry.enabled != bool(before.enabled):
+        words.append("disabled → enabled" if entry.enabled else "enabled → disabled")
     if not words:
-        return ManifestChange("=", "schedule", wish.name)
+        return ManifestChange("=", "schedule", entry.name)
     return ManifestChange(
-        "~", "schedule", wish.name, tuple(words), partial(_change_schedule, client, wish, before, edits)
+        "~", "schedule", entry.name, tuple(words), partial(_change_schedule, client, entry, before, edits)
     )
 
 
-def _change_schedule(client: Client, wish: ScheduleWish, before: Schedule, edits: bool) -> None:
+def _change_schedule(client: Client, entry: ScheduleEntry, before: Schedule, edits: bool) -> None:
     verbs = client.schedules
-    if wish.enabled is False and before.enabled:
+    if entry.enabled is False and before.enabled:
         before = verbs.disable(before.id)
     if edits:
-        changes: dict[str, Any] = {**dict.fromkeys(before.parsed.facts()), **wish.definition.facts()}
+        changes: dict[str, Any] = {**dict.fromkeys(before.parsed.facts()), **entry.definition.facts()}
         verbs.edit(before.id, changes, before.version, origin="file")
-    if wish.enabled and not before.enabled:
+    if entry.enabled and not before.enabled:
         verbs.enable(before.id)
 
 
-def _target(client: Client, wish: TargetWish) -> ManifestChange:
+def _target(client: Client, entry: TargetEntry) -> ManifestChange:
     with client.database.read() as tx:
-        before = _target_row(tx, client.tenant_id, wish.name)
+        before = _target_row(tx, client.tenant_id, entry.name)
     was = before is not None and before[0]
-    do = partial(_change_target, client, wish)
-    pause = ("paused",) if wish.paused else ()
+    do = partial(_change_target, client, entry)
+    pause = ("paused",) if entry.paused else ()
     if before is None:
-        return ManifestChange("+", "target", wish.name, pause, do)
+        return ManifestChange("+", "target", entry.name, pause, do)
     words = []
-    if wish.paused is not None and wish.paused != was:
-        words.append("free → paused" if wish.paused else "paused → free")
-    if wish.paused and was and wish.note != before[1]:
-        words.append(f"note {before[1] or '(none)'} → {wish.note or '(none)'}")
+    if entry.paused is not None and entry.paused != was:
+        words.append("free → paused" if entry.paused else "paused → free")
+    if entry.paused and was and entry.note != before[1]:
+        words.append(f"note {before[1] or '(none)'} → {entry.note or '(none)'}")
     return (
-        ManifestChange("~", "target", wish.name, tuple(words), do)
+        ManifestChange("~", "target", entry.name, tuple(words), do)
         if words
-        else ManifestChange("=", "target", wish.name)
+        else ManifestChange("=", "target", entry.name)
     )
 
 
@@ -215,36 +215,36 @@ def _target_row(tx: Tx, tenant_id: int, name: str) -> tuple[bool, str | None] | 
     return target.state == "paused", target.note
 
 
-def _change_target(client: Client, wish: TargetWish) -> None:
-    client.lanes.target(client.tenant_id, wish.name)
-    if wish.paused:
-        client.pause_target(wish.name, note=wish.note)
-    elif wish.paused is False:
-        client.resume_target(wish.name)
+def _change_target(client: Client, entry: TargetEntry) -> None:
+    client.lanes.target(client.tenant_id, entry.name)
+    if entry.paused:
+        client.pause_target(entry.name, note=entry.note)
+    elif entry.paused is False:
+        client.resume_target(entry.name)
 
 
-def _webhook(client: Client, wish: WebhookWish) -> ManifestChange:
+def _webhook(client: Client, entry: WebhookEntry) -> ManifestChange:
     """Plans the change of the oldest endpoint with this URL."""
-    before = _endpoint(client, wish.url)
+    before = _endpoint(client, entry.url)
     fields: dict[str, Any] = {
-        "events": list(wish.events),
-        "description": wish.description,
-        "max_tries": wish.max_tries or MAX_TRIES,
+        "events": list(entry.events),
+        "description": entry.description,
+        "max_tries": entry.max_tries or MAX_TRIES,
     }
     if before is None:
-        return ManifestChange("+", "webhook", wish.url, do=partial(_make_webhook, client, wish, fields))
+        return ManifestChange("+", "webhook", entry.url, do=partial(_make_webhook, client, entry, fields))
     was = {"events": json.loads(before.events), "description": before.description, "max_tries": before.max_tries}
-    if wish.enabled is not None:
-        fields["enabled"], was["enabled"] = wish.enabled, bool(before.enabled)
+    if entry.enabled is not None:
+        fields["enabled"], was["enabled"] = entry.enabled, bool(before.enabled)
     words = differences(was, fields)
     if not words:
-        return ManifestChange("=", "webhook", wish.url)
+        return ManifestChange("=", "webhook", entry.url)
     do = partial(client.webhooks.edit, before.id, if_version=before.version, **fields)
-    return ManifestChange("~", "webhook", wish.url, tuple(words), do)
+    return ManifestChange("~", "webhook", entry.url, tuple(words), do)
 
 
-def _make_webhook(client: Client, wish: WebhookWish, fields: Mapping[str, Any]) -> Endpoint:
-    return client.webhooks.create(wish.url, **fields, enabled=wish.enabled is not False)
+def _make_webhook(client: Client, entry: WebhookEntry, fields: Mapping[str, Any]) -> Endpoint:
+    return client.webhooks.create(entry.url, **fields, enabled=entry.enabled is not False)
 
 
 def _endpoint(client: Client, url: str) -> Endpoint | None:

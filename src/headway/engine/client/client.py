@@ -210,7 +210,7 @@ class Client:
         Refuses a task that neither this process nor any recent worker knows, because its job would wait for ever.
         """
         if name in self.registry.specs:
-            return self.registry.told(name)
+            return self.registry.facts(name)
         at, known = self._known
         if name not in known or time.monotonic() - at > REFRESH_SECONDS:
             with self.database.read() as tx:

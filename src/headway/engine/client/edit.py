@@ -95,7 +95,7 @@ def move(
     rank: int | None,
     if_version: int | None,
 ) -> JobRecord:
-    if sum(wish is not None for wish in (to, before, after, rank)) != 1:
+    if sum(given is not None for given in (to, before, after, rank)) != 1:
         raise BadInput("give exactly one of to, before, after and rank", field="to")
 
     def change(tx: Tx, job: JobRecord, _now: int) -> Change:

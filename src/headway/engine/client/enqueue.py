@@ -93,30 +93,30 @@ class Intake:
     def _alike(self, job: NewJob, params: Sequence[str]) -> list[Answer]:
         database = self.client.database
         _, _, target_id = placed = self._placed(job)
-        wishes = self._parameters(placed, params)
+        columns = self._parameters(placed, params)
         alone = target_id is None and self.client.request is None
-        made = database.once("enqueue", **wishes) if alone and time.monotonic() > self._counted_until else []
+        made = database.once("enqueue", **columns) if alone and time.monotonic() > self._counted_until else []
         ids = jobs.ids_of(made)
         if not ids:
-            rows = self.client.transact("enqueue_many", lambda tx: self._touching(tx, target_id, wishes))
+            rows = self.client.transact("enqueue_many", lambda tx: self._touching(tx, target_id, columns))
             ids = [job_id for (job_id,) in rows]
         database.announce()
         return [(job_id, True) for job_id in ids]
 
-    def _touching(self, tx: Tx, target_id: int | None, wishes: Mapping[str, object]) -> list[Row]:
+    def _touching(self, tx: Tx, target_id: int | None, columns: Mapping[str, object]) -> list[Row]:
         """Inserts jobs and marks their target as changed.
 
         Returns one row per job, the form that an idempotency key stores.
         """
         tx.touch(target_id)
-        made = tx.run("enqueue", **wishes) or self._admitted(tx.run, wishes)
+        made = tx.run("enqueue", **columns) or self._admitted(tx.run, columns)
         return [(job_id,) for job_id in jobs.ids_of(made)]
 
-    def _admitted(self, run: Statement, wishes: Mapping[str, object]) -> list[Row]:
+    def _admitted(self, run: Statement, columns: Mapping[str, object]) -> list[Row]:
         """Inserts jobs of a tenant with max_queued, and refuses an inactive tenant."""
         self._counted_until = time.monotonic() + COUNTED_SECONDS  # a tenant with max_queued skips the fast path for 5 s
         with admitting(run, self.client.tenant_id):
-            return run("enqueue", **{**wishes, "admitted": 1})
+            return run("enqueue", **{**columns, "admitted": 1})
 
     def _parameters(self, placed: jobs.Made, params: Sequence[str]) -> dict[str, object]:
         job, bucket_id, target_id = placed
@@ -126,12 +126,12 @@ class Intake:
     def _on_connection(self, connection: Any, job: NewJob, params: Sequence[str]) -> list[int]:
         database = self.client.database
         _, _, target_id = placed = self._placed(job)
-        wishes = self._parameters(placed, params)
+        columns = self._parameters(placed, params)
 
         def run(name: str, /, **given: object) -> list[Row]:
             return database.run_on(connection, name, given)
 
-        made = run("enqueue", **wishes) or self._admitted(run, wishes)
+        made = run("enqueue", **columns) or self._admitted(run, columns)
         if target_id is not None:
             database.run_on(connection, "touch", {"ids": json.dumps([target_id])})
         database.run_on(connection, "notify", {})

@@ -70,7 +70,7 @@ class SharedCommits:
 
     def _begin_anew(self) -> None:
         # In order of arrival.
-        self.wishes: dict[PendingJob, None] = {}
+        self.waiting: dict[PendingJob, None] = {}
         # LEADER maps to the caller that commits. `setdefault` decides between two simultaneous callers.
         self.lead: dict[str, PendingJob] = {}
 
@@ -79,33 +79,33 @@ class SharedCommits:
         return self.lead.get(LEADER)
 
     def enqueue(self, job: NewJob) -> Answer:
-        wish = PendingJob(job)
+        pending = PendingJob(job)
         try:
             try:
-                self._join(wish)
+                self._join(pending)
             except BaseException:  # Ctrl-C at any point: no caller may wait for a vanished leader
-                wish.over = True
-                self._leave(wish)
+                pending.over = True
+                self._leave(pending)
                 raise
         except BaseException:
-            self._leave(wish)
+            self._leave(pending)
             raise
-        if wish.error is not None:
-            raise wish.error
-        assert wish.answer is not None
-        return wish.answer
+        if pending.error is not None:
+            raise pending.error
+        assert pending.answer is not None
+        return pending.answer
 
-    def _join(self, wish: PendingJob) -> None:
-        self.wishes[wish] = None
-        leader = self.lead.setdefault(LEADER, wish)
-        while leader is not wish and not wish.settled:
-            if not wish.gate.acquire(timeout=PATIENCE):
-                self._look_round(wish)
+    def _join(self, pending: PendingJob) -> None:
+        self.waiting[pending] = None
+        leader = self.lead.setdefault(LEADER, pending)
+        while leader is not pending and not pending.settled:
+            if not pending.gate.acquire(timeout=PATIENCE):
+                self._look_round(pending)
             leader = self.lead.get(LEADER)  # type: ignore[assignment]
-        if leader is wish:
-            self._lead(wish)
+        if leader is pending:
+            self._lead(pending)
 
-    def _look_round(self, wish: PendingJob) -> None:
+    def _look_round(self, pending: PendingJob) -> None:
         """Passes the lead on if the leader is gone.
 
         A job that the leader had already taken has an unknown outcome.
@@ -113,17 +113,17 @@ class SharedCommits:
         leader = self.leader
         if leader is not None and not leader.over:
             return
-        if wish in self.wishes:
+        if pending in self.waiting:
             self._pass_on(leader)
-        elif not wish.settled:
-            wish.error = CommitUnknown(INTERRUPTED)
+        elif not pending.settled:
+            pending.error = CommitUnknown(INTERRUPTED)
 
     def _lead(self, leader: PendingJob) -> None:
         """Commits the jobs of all waiting callers, then hands the lead on."""
         try:
-            leader.batch = list(self.wishes)
-            for wish in leader.batch:
-                self.wishes.pop(wish, None)
+            leader.batch = list(self.waiting)
+            for pending in leader.batch:
+                self.waiting.pop(pending, None)
             leader.took = True
             self._store(leader.batch)
         except BaseException as error:
@@ -137,18 +137,18 @@ class SharedCommits:
 
         Jobs that the leader had not taken yet wait for the next leader.
         """
-        for wish in leader.batch if leader.took else ():
-            if not wish.settled:
-                wish.error = error if isinstance(error, Exception) else CommitUnknown(INTERRUPTED)
+        for pending in leader.batch if leader.took else ():
+            if not pending.settled:
+                pending.error = error if isinstance(error, Exception) else CommitUnknown(INTERRUPTED)
 
     def _hand_over(self, leader: PendingJob) -> None:
         if not leader.took:  # interrupted while taking jobs: they go back
-            for wish in leader.batch:
-                if not wish.over:
-                    self.wishes.setdefault(wish)
+            for pending in leader.batch:
+                if not pending.over:
+                    self.waiting.setdefault(pending)
         self._pass_on(leader)
-        for wish in leader.batch:
-            wish.let_go()
+        for pending in leader.batch:
+            pending.let_go()
 
     def _pass_on(self, leader: PendingJob | None) -> None:
         """Makes the longest-waiting caller the leader.
@@ -157,8 +157,8 @@ class SharedCommits:
         """
         if leader is not None and self.leader is leader:
             self.lead.pop(LEADER, None)
-        for wish in list(self.wishes):
-            chosen = self.lead.setdefault(LEADER, wish)
+        for pending in list(self.waiting):
+            chosen = self.lead.setdefault(LEADER, pending)
             chosen.let_go()
             if not chosen.over:
                 return
@@ -166,25 +166,25 @@ class SharedCommits:
 
     def _store(self, batch: list[PendingJob]) -> None:
         try:
-            for wish, answer in zip(batch, self.store([wish.job for wish in batch]), strict=True):
-                wish.answer = answer
+            for pending, answer in zip(batch, self.store([pending.job for pending in batch]), strict=True):
+                pending.answer = answer
         except HeadwayError as error:
             if len(batch) == 1 or isinstance(error, Unreachable):
                 raise
-            for wish in batch:  # one job is refused and none was stored: store each alone
-                self._store_alone(wish)
+            for pending in batch:  # one job is refused and none was stored: store each alone
+                self._store_alone(pending)
 
-    def _store_alone(self, wish: PendingJob) -> None:
+    def _store_alone(self, pending: PendingJob) -> None:
         try:
-            (wish.answer,) = self.store([wish.job])
+            (pending.answer,) = self.store([pending.job])
         except HeadwayError as error:
-            wish.error = error
+            pending.error = error
 
-    def _leave(self, wish: PendingJob) -> None:
-        self.wishes.pop(wish, None)  # a missing job is being stored, or was stored
-        if self.leader is wish:
-            self._fail(wish, KeyboardInterrupt())
-            self._hand_over(wish)
+    def _leave(self, pending: PendingJob) -> None:
+        self.waiting.pop(pending, None)  # a missing job is being stored, or was stored
+        if self.leader is pending:
+            self._fail(pending, KeyboardInterrupt())
+            self._hand_over(pending)
 
     # --- forks (headway.forks) ---
 

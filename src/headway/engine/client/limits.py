@@ -31,10 +31,10 @@ class Difference:
 
     name: str
     stored: object
-    wished: object
+    requested: object
 
     def __str__(self) -> str:
-        return f"{self.name} {shown(self.stored)}, not {shown(self.wished)}"
+        return f"{self.name} {shown(self.stored)}, not {shown(self.requested)}"
 
 
 def shown(value: object) -> str:
@@ -66,65 +66,65 @@ def living(tx: Tx) -> list[WorkerView]:
 
 
 def settle(
-    database: Database, wished: Concurrency, resources: Mapping[str, int], *, actor: Actor, adopt: bool = False
+    database: Database, requested: Concurrency, resources: Mapping[str, int], *, actor: Actor, adopt: bool = False
 ) -> SettledLimits:
     """Writes the settings to the database, unless another worker is alive.
 
     With `adopt` the settings are written in any case.
     """
-    find(wished.policy)  # refuses an unknown policy before anything changes
-    return database.transact("limits", lambda tx: _settle(tx, wished, resources, actor, adopt))
+    find(requested.policy)  # refuses an unknown policy before anything changes
+    return database.transact("limits", lambda tx: _settle(tx, requested, resources, actor, adopt))
 
 
-def _settle(tx: Tx, wished: Concurrency, resources: Mapping[str, int], actor: Actor, adopt: bool) -> SettledLimits:
+def _settle(tx: Tx, requested: Concurrency, resources: Mapping[str, int], actor: Actor, adopt: bool) -> SettledLimits:
     tx.run("claim_lock")  # every claim happens either before the change or after it
     for name, capacity in resources.items():
         lanes.define(tx, tenant_id=0, kind="resource", name=name, capacity=capacity, actor=actor)
     stored, _ = lanes.read_concurrency(tx)
-    found = differences(tx, wished, resources)
+    found = differences(tx, requested, resources)
     if not found:
         return SettledLimits()
     if not adopt and living(tx):
         return SettledLimits(refused=found)
-    for lane_id, name, difference in _capacities(tx, wished, resources):
-        lanes.set_capacity(tx, lane_id, name, wished_capacity(difference), actor)
+    for lane_id, name, difference in _capacities(tx, requested, resources):
+        lanes.set_capacity(tx, lane_id, name, requested_capacity(difference), actor)
     relaned = 0
-    if stored != wished:
-        lanes.save_concurrency(tx, wished, actor)
+    if stored != requested:
+        lanes.save_concurrency(tx, requested, actor)
         relaned = lanes.relane_all(tx, BucketCache(tx.database), actor)
     tx.wake()
     return SettledLimits(changed=found, relaned=relaned)
 
 
-def differences(tx: Tx, wished: Concurrency, resources: Mapping[str, int]) -> tuple[Difference, ...]:
+def differences(tx: Tx, requested: Concurrency, resources: Mapping[str, int]) -> tuple[Difference, ...]:
     """Returns the settings that differ from the values in force."""
     stored, _ = lanes.read_concurrency(tx)
-    found = (*_rules(stored, wished), *(difference for _, _, difference in _capacities(tx, wished, resources)))
-    if found or stored == wished:
+    found = (*_rules(stored, requested), *(difference for _, _, difference in _capacities(tx, requested, resources)))
+    if found or stored == requested:
         return found
     # The difference is in limits of lanes that do not exist yet.
-    if stored.limit != wished.limit:
-        return (Difference("concurrency.limit", stored.limit, wished.limit),)
-    return (Difference("concurrency.limits", dict(stored.limits), dict(wished.limits)),)
+    if stored.limit != requested.limit:
+        return (Difference("concurrency.limit", stored.limit, requested.limit),)
+    return (Difference("concurrency.limits", dict(stored.limits), dict(requested.limits)),)
 
 
-def wished_capacity(difference: Difference) -> int | None:
-    assert difference.wished is None or isinstance(difference.wished, int)
-    return difference.wished
+def requested_capacity(difference: Difference) -> int | None:
+    assert difference.requested is None or isinstance(difference.requested, int)
+    return difference.requested
 
 
-def _rules(stored: Concurrency, wished: Concurrency) -> Iterator[Difference]:
+def _rules(stored: Concurrency, requested: Concurrency) -> Iterator[Difference]:
     for name in ("policy", "targets", "aging"):
-        was, will = getattr(stored, name), getattr(wished, name)
+        was, will = getattr(stored, name), getattr(requested, name)
         if was != will:
             yield Difference(name if name == "aging" else f"concurrency.{name}", was, will)
 
 
-def _capacities(tx: Tx, wished: Concurrency, resources: Mapping[str, int]) -> list[tuple[int, str, Difference]]:
+def _capacities(tx: Tx, requested: Concurrency, resources: Mapping[str, int]) -> list[tuple[int, str, Difference]]:
     """Returns id, name and difference of each lane whose limit is not as configured."""
     found: list[tuple[int, str, Difference]] = []
     for lane_id, _, kind, name, capacity, _ in tx.run("lanes"):
-        wanted = resources.get(name, capacity) if kind == "resource" else wished.capacity(name)
+        wanted = resources.get(name, capacity) if kind == "resource" else requested.capacity(name)
         if wanted != capacity:
             shown = f"the capacity of {name}" if kind == "resource" else f"the limit of {name}"
             found.append((lane_id, name, Difference(shown, capacity, wanted)))
@@ -164,9 +164,9 @@ def adjust(
         for name, capacity in limits.items():
             _set_limit(tx, name, capacity, tenant_id, actor, installation)
         stored, _ = lanes.read_concurrency(tx)
-        wished = replace(stored, **rules)
-        if wished != stored:
-            lanes.save_concurrency(tx, wished, actor)
+        requested = replace(stored, **rules)
+        if requested != stored:
+            lanes.save_concurrency(tx, requested, actor)
             lanes.relane_all(tx, BucketCache(tx.database), actor)
             tx.wake()
 

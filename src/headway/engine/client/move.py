@@ -37,10 +37,10 @@ def reorder(client: Client, ids: Sequence[int]) -> list[int]:
 def _reorder(tx: Tx, client: Client, ids: Sequence[int]) -> list[int]:
     tx.run("pin_plans")
     tx.run("lock_tenant", id=client.tenant_id)  # one reorder at a time per tenant
-    found, wished = _lock_movers(tx, client.tenant_id, ids)
-    for job_id, (priority, position) in sorted(wished.items()):
+    found, requested = _lock_movers(tx, client.tenant_id, ids)
+    for job_id, (priority, position) in sorted(requested.items()):
         jobs.apply(tx, actions.move(found[job_id], priority=priority, position=position), client.actor)
-    moved = [*wished, *_part(tx, client, ids)]
+    moved = [*requested, *_part(tx, client, ids)]
     if moved:
         tx.wake()
     return sorted(set(moved))
@@ -54,12 +54,12 @@ def _lock_movers(tx: Tx, tenant_id: int, ids: Sequence[int]) -> tuple[dict[int, 
     locked: dict[int, JobRecord] = {}
     while True:
         found = {job_id: locked.get(job_id) or jobs.find(tx, job_id, tenant_id) for job_id in ids}
-        wished = _shared_out([found[job_id] for job_id in ids])
-        if wished.keys() <= locked.keys():
-            return found, wished
+        requested = _shared_out([found[job_id] for job_id in ids])
+        if requested.keys() <= locked.keys():
+            return found, requested
         # A job that was edited before its lock changes the set of places, so the next round computes them again.
-        locked |= jobs.lock_all(tx, list(wished.keys() - locked.keys()))
-        if gone := wished.keys() - locked.keys():
+        locked |= jobs.lock_all(tx, list(requested.keys() - locked.keys()))
+        if gone := requested.keys() - locked.keys():
             raise NotFound(f"there is no job {min(gone)}")
 
 

@@ -29,8 +29,8 @@ def reserve(client: Client, *, resources: Sequence[str], target: str | None, ttl
 
     def work(tx: Tx) -> Reservation:
         target_id = None if target is None else int(find_target(tx, tenant_id, target)[0])
-        wish = reservations.ReservationRequest(tenant_id, client.actor.shown, names, target_id)
-        number, _ = reservations.reserve(tx, lanes, wish, client.actor, ttl=micros_to_live)
+        given = reservations.ReservationRequest(tenant_id, client.actor.shown, names, target_id)
+        number, _ = reservations.reserve(tx, lanes, given, client.actor, ttl=micros_to_live)
         return reservations.find(tx, tenant_id, number)
 
     look = "headway limits ls"
@@ -39,9 +39,9 @@ def reserve(client: Client, *, resources: Sequence[str], target: str | None, ttl
     )
 
 
-def _ttl(client: Client, wish: float | str | None) -> int:
+def _ttl(client: Client, given: float | str | None) -> int:
     most = min(client.longest_ttl, LONGEST_TTL)
-    ttl = most if wish is None else seconds(wish, field="ttl")
+    ttl = most if given is None else seconds(given, field="ttl")
     if not 0 < ttl <= most:
         longest = duration_text(most)
         raise BadInput(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wished:
+class _RetryRequest:
     """Fields that the retry changes. None keeps the value."""
 
     params: str | None
@@ -60,7 +60,7 @@ def retry(
         check_params(client, job, text)
         options = _with_budget(job, budget)
         given, unfilled = (None, None) if text is None else groups.fill_for(tx, job, text, at_once=True)
-        wished = _Wished(given, unfilled, options, priority)
+        requested = _RetryRequest(given, unfilled, options, priority)
         waiting = _waiting_retry(tx, job)
         if not again and waiting is None and job_views.retried(tx, [job.id]):
             raise WrongState(f"job {job.id} was already retried", code="retried", status=job.status.name)
@@ -69,8 +69,8 @@ def retry(
         still_checked(checked, waiting or job)
         tx.wake()
         if waiting is not None:
-            return _bring_forward(tx, client, waiting, wished)
-        return _insert(tx, client, job, wished, group)
+            return _bring_forward(tx, client, waiting, requested)
+        return _insert(tx, client, job, requested, group)
 
     def place(found: JobRecord | None) -> int:
         nonlocal checked
@@ -119,16 +119,16 @@ def _waiting_retry(tx: Tx, job: JobRecord) -> JobRecord | None:
     raise WrongState(text, status=last.status.name, job_id=last.id)
 
 
-def _bring_forward(tx: Tx, client: Client, waiting: JobRecord, wished: _Wished) -> int:
-    position = new_place(tx, waiting, wished.priority)
+def _bring_forward(tx: Tx, client: Client, waiting: JobRecord, requested: _RetryRequest) -> int:
+    position = new_place(tx, waiting, requested.priority)
     forward = actions.bring_forward(
         waiting,
         now=client.time_in(tx),
-        params=wished.params,
-        unfilled=wished.unfilled,
-        priority=wished.priority,
+        params=requested.params,
+        unfilled=requested.unfilled,
+        priority=requested.priority,
         position=position,
-        options=wished.options,
+        options=requested.options,
     )
     jobs.apply(tx, forward, client.actor)
     if forward.job.params != waiting.params:
@@ -136,19 +136,19 @@ def _bring_forward(tx: Tx, client: Client, waiting: JobRecord, wished: _Wished) 
     return waiting.id
 
 
-def _insert(tx: Tx, client: Client, job: JobRecord, wished: _Wished, group: Group | None) -> int:
+def _insert(tx: Tx, client: Client, job: JobRecord, requested: _RetryRequest, group: Group | None) -> int:
     _close(tx, client, job)
-    position = new_place(tx, job, wished.priority)
+    position = new_place(tx, job, requested.priority)
     return jobs.insert_retry(
         tx,
         job,
         client.actor,
         delay=0.0,
         auto=False,
-        params=wished.params,
-        unfilled=wished.unfilled,
-        options=wished.options,
-        priority=wished.priority,
+        params=requested.params,
+        unfilled=requested.unfilled,
+        options=requested.options,
+        priority=requested.priority,
         position=position,
         in_group=group is not None and groups.is_open(tx, job),
     )

@@ -77,17 +77,17 @@ class Schedules:
         check_name(name, field="name")
         if origin not in ORIGINS:
             refuse("origin", f"must be {', '.join(ORIGINS)}, not {origin!r}")
-        wished = definition if isinstance(definition, Definition) else Definition.parse(definition)
-        bound = self._bind(wished)
-        self.check(wished, bound)
-        wishes = {"name": name, "definition": wished.text(), "enabled": enabled, "origin": origin}
-        wishes |= {"templates": bound, "author": client.actor_text}
+        requested = definition if isinstance(definition, Definition) else Definition.parse(definition)
+        bound = self._bind(requested)
+        self.check(requested, bound)
+        options = {"name": name, "definition": requested.text(), "enabled": enabled, "origin": origin}
+        options |= {"templates": bound, "author": client.actor_text}
 
         def work(tx: Tx) -> Schedule:
             tenants.admit_schedule(tx, client.tenant_id)
-            made = schedules.insert(tx, client.tenant_id, now=client.time_in(tx), actor=client.actor, **wishes)  # type: ignore[arg-type]
+            made = schedules.insert(tx, client.tenant_id, now=client.time_in(tx), actor=client.actor, **options)  # type: ignore[arg-type]
             if enabled:
-                next_at = next_due(wished, made.anchor, made.id, made.decided_until)
+                next_at = next_due(requested, made.anchor, made.id, made.decided_until)
                 made = schedules.set_next(tx, made, next_at)
             schedules.record(tx, made, "created", client.actor, version=1)
             tx.wake()
@@ -102,12 +102,12 @@ class Schedules:
 
         The check covers authority, tasks, templates, params and options.
         """
-        wished = definition if isinstance(definition, Definition) else Definition.parse(definition)
-        authority.check_policy(self.client, wished.on_failure)  # before its module is imported
-        failure_policy(wished.on_failure)
+        requested = definition if isinstance(definition, Definition) else Definition.parse(definition)
+        authority.check_policy(self.client, requested.on_failure)  # before its module is imported
+        failure_policy(requested.on_failure)
         trial = Schedule(0, self.client.tenant_id, "trial", "{}", 0, "api", 0, None, None, 0, "", None, 1)
-        place(self.client, replace(trial, templates=templates), wished)
-        return wished
+        place(self.client, replace(trial, templates=templates), requested)
+        return requested
 
     def _bind(self, definition: Definition) -> str:
         """Returns the ids of the templates that a definition names."""
@@ -167,10 +167,10 @@ class Schedules:
         if given or name is not None:
             self.may_define(seen)
         if given:
-            wished = seen.parsed.changed(given)
-            templates = self._bind(wished) if any(part in given for part in WHAT) else templates
-            self._may_hold(wished, json.loads(templates))
-            self.check(wished, templates)
+            requested = seen.parsed.changed(given)
+            templates = self._bind(requested) if any(part in given for part in WHAT) else templates
+            self._may_hold(requested, json.loads(templates))
+            self.check(requested, templates)
         elif enabled:
             self._may_run(seen)
         return self._change("edit_schedule", "changed", which, change, if_version=if_version)
@@ -218,9 +218,9 @@ class Schedules:
             old = replace(locked, enabled=0, next_at=None, deleted_at=now)
             version = schedules.save(tx, old)
             schedules.record(tx, old, "deleted", client.actor, version=version, reason="its clock was ahead")
-            wishes = {"name": locked.name, "definition": locked.definition, "enabled": True, "origin": locked.origin}
-            wishes |= {"templates": locked.templates, "author": locked.author}
-            made = schedules.insert(tx, client.tenant_id, now=now, actor=Actor.parse(locked.created_by), **wishes)  # type: ignore[arg-type]
+            options = {"name": locked.name, "definition": locked.definition, "enabled": True, "origin": locked.origin}
+            options |= {"templates": locked.templates, "author": locked.author}
+            made = schedules.insert(tx, client.tenant_id, now=now, actor=Actor.parse(locked.created_by), **options)  # type: ignore[arg-type]
             made = schedules.set_next(tx, made, next_due(made.parsed, made.anchor, made.id, now))
             schedules.record(tx, made, "created", client.actor, version=1, reason=f"it replaces schedule {locked.id}")
             tx.wake()
@@ -251,8 +251,8 @@ class Schedules:
             wanted = _with_next(replace(change(settled, now), decided_until=max(now, settled.decided_until)))
             version = schedules.save(tx, wanted)
             switched = kind == "changed" and wanted.enabled != locked.enabled
-            told = ("enabled" if wanted.enabled else "disabled") if switched else kind
-            schedules.record(tx, wanted, told, actor, version=version, reason=reason)
+            event_kind = ("enabled" if wanted.enabled else "disabled") if switched else kind
+            schedules.record(tx, wanted, event_kind, actor, version=version, reason=reason)
             tx.wake()
             return replace(wanted, version=version)
 

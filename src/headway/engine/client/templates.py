@@ -43,11 +43,11 @@ class Templates:
         check_name(name, field="name")
         authority.check_task(client, task)
         check_template(client, check_task_name(task), fields)
-        wishes = {"name": name, "task": task, "definition": text, "actor": client.actor}
+        options = {"name": name, "task": task, "definition": text, "actor": client.actor}
         return idempotency.create_once(
             client,
             "create_template",
-            lambda tx: templates.insert(tx, client.tenant_id, **wishes),  # type: ignore[arg-type]
+            lambda tx: templates.insert(tx, client.tenant_id, **options),  # type: ignore[arg-type]
             noun=Template,
             look=f"headway templates show {quote(name)}",
         )
@@ -61,14 +61,14 @@ class Templates:
             authority.check_task(self.client, new_task or before.task)
             check_name(new_name or before.name, field="name")
             check_template(self.client, check_task_name(new_task or before.task), {**before.fields, **changes})
-            wished = replace(before, name=new_name or before.name, task=new_task or before.task)
-            wished = replace(wished, definition=model.changed(before, changes))
-            if (edited := self._edit(before, wished, if_version)) is not None:
+            requested = replace(before, name=new_name or before.name, task=new_task or before.task)
+            requested = replace(requested, definition=model.changed(before, changes))
+            if (edited := self._edit(before, requested, if_version)) is not None:
                 return edited
             which = before.id  # the checked version is outdated, and its name may have changed
         raise Busy(f"other callers keep changing template {which!r}", hint="try again", retry_after=1)
 
-    def _edit(self, before: Template, wished: Template, if_version: int | None) -> Template | None:
+    def _edit(self, before: Template, requested: Template, if_version: int | None) -> Template | None:
         """Stores the edited template. None if it changed after it was read."""
         client = self.client
 
@@ -77,9 +77,9 @@ class Templates:
             _expect(found, if_version)
             if found.version != before.version:
                 return None
-            if wished.name != found.name and _taken(tx, client.tenant_id, wished.name):
-                raise BadInput(f"name: there is a template {wished.name!r} already", code="name_taken", field="name")
-            return templates.save(tx, wished, "changed", client.actor)
+            if requested.name != found.name and _taken(tx, client.tenant_id, requested.name):
+                raise BadInput(f"name: there is a template {requested.name!r} already", code="name_taken", field="name")
+            return templates.save(tx, requested, "changed", client.actor)
 
         return client.transact("edit_template", work, noun=Template)
 
@@ -103,20 +103,20 @@ class Templates:
         with self.client.database.read() as tx:
             return templates.page(tx, self.client.tenant_id, after=after, archived=archived, limit=limit)
 
-    def job(self, which: int | str | Template, params: Mapping[str, object] | None = None, **wishes: Any) -> NewJob:
+    def job(self, which: int | str | Template, params: Mapping[str, object] | None = None, **options: Any) -> NewJob:
         """Returns a new job of the template, with the given params and options on top."""
         template = in_use(which if isinstance(which, Template) else self.get(which))
-        self._check(template, params or {}, wishes)
+        self._check(template, params or {}, options)
         merged = {**template.params, **(params or {})}
-        job = make_job(self.client, template.task, merged, {**template.wishes, **wishes})
+        job = make_job(self.client, template.task, merged, {**template.options, **options})
         return job._replace(template_id=template.id)
 
-    def _check(self, template: Template, params: Mapping[str, object], wishes: Mapping[str, object]) -> None:
+    def _check(self, template: Template, params: Mapping[str, object], options: Mapping[str, object]) -> None:
         """Refuses a job that neither the caller nor the author of the template may place."""
         client = self.client
         if client.visitor is not None and template.task in rule.ADMIN_TASKS:
             caller = authority.of_caller(client)
-            rule.check_from_template(caller, template, params, wishes)
+            rule.check_from_template(caller, template, params, options)
             if not caller.may(template.task):
                 rule.check_task(authority.of_author(client, client.tenant_id, template.author), template.task)
 
@@ -135,16 +135,16 @@ def in_use(template: Template) -> Template:
 def check_template(client: Client, task: str, fields: Mapping[str, Any]) -> None:
     """Checks that the task is known, the options are valid and the given params fit."""
     given = {name: value for name, value in fields.items() if value is not None}
-    wishes = {name: value for name, value in given.items() if name in model.WISHES}
+    options = {name: value for name, value in given.items() if name in model.OPTIONS}
     client.check_secrets(task, [to_json(given.get("params", {}), field="params")])
     try:
-        make_job(client, task, given.get("params", {}), wishes)
+        make_job(client, task, given.get("params", {}), options)
     except BadInput as error:
         # Missing params are allowed, because each job of the template may supply them.
         if error.code != "bad_params" or any(problem["problem"] != "is missing" for problem in error.facts["errors"]):
             raise
-    if "resources" in wishes:  # raises for an undefined resource
-        client.lanes.of(client.tenant_id, task, check_resources(wishes["resources"]), on_target="target" in wishes)
+    if "resources" in options:  # raises for an undefined resource
+        client.lanes.of(client.tenant_id, task, check_resources(options["resources"]), on_target="target" in options)
 
 
 def _taken(tx: Tx, tenant_id: int, name: str) -> bool:

@@ -95,8 +95,8 @@ class Tenants:
             wanted = change(tenant)
             if wanted == tenant:
                 return tenant
-            told = {**wanted.allowance.facts(), "allow": None if wanted.allow is None else list(wanted.allow)}
-            data = told if kind == "edited" else {}
+            recorded = {**wanted.allowance.facts(), "allow": None if wanted.allow is None else list(wanted.allow)}
+            data = recorded if kind == "edited" else {}
             tx.wake()
             return tenants.save(tx, wanted, kind, self.client.actor, data)
 

@@ -36,7 +36,7 @@ class Tokens:
         Without a tenant it is a token of the system. `expires` is a time or a duration from now. The text is empty if
         an idempotency key was reused.
         """
-        client, wished = self.client, Role.parse(role)
+        client, requested = self.client, Role.parse(role)
         check_name(name, field="name")
         plain = PREFIX + secrets.token_urlsafe(BYTES)
 
@@ -45,7 +45,7 @@ class Tokens:
                 tx,
                 tenant_id=_tenant(tx, tenant),
                 name=name,
-                role=wished,
+                role=requested,
                 hash=fingerprint(plain),
                 hint=hint_of(plain),
                 expires_at=_end(tx, expires),
@@ -158,16 +158,16 @@ def _known_tenant(tx: Tx, name: str) -> int:
     return int(found[0][0])
 
 
-def _end(tx: Tx, wish: object) -> int | None:
-    if wish is None:
+def _end(tx: Tx, given: object) -> int | None:
+    if given is None:
         return None
     now = tx.now()
-    at = int(now) + micros(seconds(wish, field="expires")) if _is_duration(wish) else instant(wish, field="expires")
+    at = int(now) + micros(seconds(given, field="expires")) if _is_duration(given) else instant(given, field="expires")
     if at <= now:
         refuse("expires", "must be in the future")
     return at
 
 
-def _is_duration(wish: object) -> bool:
+def _is_duration(given: object) -> bool:
     """True for a duration, False for a time like `2026-03-01T09:00:00Z`."""
-    return wish[4:5] != "-" if isinstance(wish, str) else not isinstance(wish, datetime)
+    return given[4:5] != "-" if isinstance(given, str) else not isinstance(given, datetime)

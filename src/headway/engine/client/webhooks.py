@@ -90,17 +90,17 @@ class Webhooks:
         def work(tx: Tx) -> Endpoint:
             found = endpoints.lock(tx, client.tenant_id, number)
             endpoints.expect(found, if_version)
-            wished = replace(found, **checked)
-            if wished.url != found.url:
-                refuse_closed(wished.url, allow_private=client.allow_private)
+            requested = replace(found, **checked)
+            if requested.url != found.url:
+                refuse_closed(requested.url, allow_private=client.allow_private)
             if "enabled" in checked:
-                wished = replace(wished, reason=None)
+                requested = replace(requested, reason=None)
             if checked.get("enabled"):
-                wished = replace(wished, failures=0, opened_at=None, probe_at=None)
-            if wished == found:
+                requested = replace(requested, failures=0, opened_at=None, probe_at=None)
+            if requested == found:
                 return found
             tx.wake()
-            return endpoints.save(tx, wished, "edited", client.actor)
+            return endpoints.save(tx, requested, "edited", client.actor)
 
         return client.transact("edit_webhook", work, noun=Endpoint)
 
@@ -131,8 +131,8 @@ class Webhooks:
             found = endpoints.lock(tx, client.tenant_id, number)
             endpoints.expect(found, if_version)
             until = endpoints.now(tx) + micros(model.KEEPS_OLD_SECRET)
-            wished = replace(found, secret=fresh, old_secret=found.secret, old_until=until)
-            return endpoints.save(tx, wished, "rotated", client.actor)
+            requested = replace(found, secret=fresh, old_secret=found.secret, old_until=until)
+            return endpoints.save(tx, requested, "rotated", client.actor)
 
         return idempotency.create_once(
             client, "rotate_webhook", work, noun=Endpoint, look=f"headway webhooks show {number}"

@@ -93,17 +93,17 @@ class LogSink:
         log.warning("%s: %s is not kept, because a direct call has no artifacts", self.task, name)
 
 
-def prepare(client: Client, spec: TaskSpec, params: Mapping[str, object], wishes: JobOptions) -> Direct:
+def prepare(client: Client, spec: TaskSpec, params: Mapping[str, object], job_options: JobOptions) -> Direct:
     """Returns a checked call of a task with these params and options."""
-    if wishes.only_jobs:
-        name = wishes.only_jobs[0]
+    if job_options.only_jobs:
+        name = job_options.only_jobs[0]
         raise BadInput(f"{name} applies to jobs only", hint="remove it from the direct call", field=name)
     checked = to_json(spec.signature.check(params), field="params")
     client.check_secrets(spec.name, [checked])
-    target = wishes.fields["target"]
+    target = job_options.fields["target"]
     assert target is None or isinstance(target, str)
-    options = wishes.text(client.usual_retry)
-    return Direct(spec, checked, options, wishes.options.resources, target, wishes.wait, client.tenant)
+    options = job_options.text(client.usual_retry)
+    return Direct(spec, checked, options, job_options.options.resources, target, job_options.wait, client.tenant)
 
 
 class DirectCall:
@@ -177,9 +177,9 @@ class Caller:
         `client` is the caller, if it is not the app itself.
         """
         client, call, name = client or self.client, call or DirectCall(), direct.spec.name
-        wish = _wish(client, direct)
+        request = _request(client, direct)
         try:
-            self.holder.reserve(call.place, wish, actor=client.actor)
+            self.holder.reserve(call.place, request, actor=client.actor)
             call.check_waiting()
             self._wait(call, self.wait if direct.wait is None else direct.wait, name)
             self._run(call, direct)
@@ -324,7 +324,7 @@ class Caller:
         self.holder.close()
 
 
-def _wish(client: Client, direct: Direct) -> ReservationRequest:
+def _request(client: Client, direct: Direct) -> ReservationRequest:
     name = direct.target
     target_id = None if name is None else client.lanes.target(client.tenant_id, name)
     return ReservationRequest(

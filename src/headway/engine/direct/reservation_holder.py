@@ -139,8 +139,8 @@ class ReservationHolder(WokenLoop):
         """Does nothing: users stop jobs, not reservations."""
         return
 
-    def compare_claims(self, said: dict[str, Any]) -> None:
-        if self.reconciliation.differs(said, self.places):
+    def compare_claims(self, message: dict[str, Any]) -> None:
+        if self.reconciliation.differs(message, self.places):
             self._doubt()
 
     def late_lease(self, late: float, why: str) -> str:
@@ -157,13 +157,13 @@ class ReservationHolder(WokenLoop):
 
     # --- a place ---
 
-    def reserve(self, place: ReservedPlace, wish: ReservationRequest, *, actor: Actor) -> None:
+    def reserve(self, place: ReservedPlace, request: ReservationRequest, *, actor: Actor) -> None:
         self.lease.renew_if_late()
         with self.reserving:
             if self.closing or self.gone:
                 raise LeaseLost("this process no longer holds reservations", hint="try again")
             try:
-                number, granted = self.database.transact("reserve", lambda tx: self._reserve(tx, wish, actor))
+                number, granted = self.database.transact("reserve", lambda tx: self._reserve(tx, request, actor))
                 place.id = number  # first: after a Ctrl-C from here on, the place can be released
                 self.places[number] = place
             except BaseException as error:
@@ -177,12 +177,12 @@ class ReservationHolder(WokenLoop):
 
     def _doubt(self) -> None:
         self.uncertain = True
-        self.waiter.nudge()
+        self.waiter.wake()
 
-    def _reserve(self, tx: Tx, wish: ReservationRequest, actor: Actor) -> tuple[int, bool]:
+    def _reserve(self, tx: Tx, request: ReservationRequest, actor: Actor) -> tuple[int, bool]:
         if not workers.lives(tx, self.who.id):
             raise LeaseLost("another process recovered this one as lost", hint="try again")
-        return direct_reservations.reserve(tx, self.lanes, wish, actor, worker_id=self.who.id)
+        return direct_reservations.reserve(tx, self.lanes, request, actor, worker_id=self.who.id)
 
     def wait_for(self, place: ReservedPlace, seconds: float | None, *, what: str) -> None:
         """Waits until the place is granted.
@@ -190,7 +190,7 @@ class ReservationHolder(WokenLoop):
         Raises Busy after `seconds`; None waits for ever.
         """
         if not place.news.is_set():
-            self.waiter.nudge()
+            self.waiter.wake()
             wait_in_steps(place.news, seconds)
         if place.lost is not None:
             raise LeaseLost(f"{what} lost its reservation ({place.lost})", hint="try again")
@@ -239,7 +239,7 @@ class ReservationHolder(WokenLoop):
         """Releases the place without waiting for the transaction."""
         if place.id is not None:
             self.ends[place.id] = end
-            self.waiter.nudge()
+            self.waiter.wake()
 
     # --- state of the places ---
 

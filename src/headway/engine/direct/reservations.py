@@ -47,7 +47,7 @@ class End:
 def reserve(
     tx: Tx,
     lanes: BucketCache,
-    wish: ReservationRequest,
+    request: ReservationRequest,
     actor: Actor,
     *,
     worker_id: int | None = None,
@@ -58,19 +58,21 @@ def reserve(
     Returns its id, and True if it was granted.
     """
     _lock(tx)
-    tenants.check_active(tx.run, wish.tenant_id)
-    needed = lanes.needed(tx, wish.tenant_id, wish.task, wish.resources, on_target=wish.target_id is not None)
+    tenants.check_active(tx.run, request.tenant_id)
+    needed = lanes.needed(
+        tx, request.tenant_id, request.task, request.resources, on_target=request.target_id is not None
+    )
     number = reservations.add(
         tx,
-        wish.tenant_id,
+        request.tenant_id,
         lanes=needed,
-        target_id=wish.target_id,
-        holder=wish.holder,
+        target_id=request.target_id,
+        holder=request.holder,
         actor=actor,
         worker_id=worker_id,
         ttl=ttl,
-        task=wish.task,
-        params=wish.params,
+        task=request.task,
+        params=request.params,
     )
     return number, any(active.id == number and active.granted_at is not None for active in _settle(tx, lanes))
 

@@ -57,9 +57,9 @@ class EventFilter:
         )
 
 
-def _matches(wish: str, kind: str) -> bool:
+def _matches(pattern: str, kind: str) -> bool:
     """Matches `job.completed`, or `job.*` for every kind of a thing."""
-    return kind.startswith(wish[:-1]) if wish.endswith(".*") else kind == wish
+    return kind.startswith(pattern[:-1]) if pattern.endswith(".*") else kind == pattern
 
 
 def everything(event: Event) -> bool:

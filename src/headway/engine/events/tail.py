@@ -91,7 +91,7 @@ class Tail(WokenLoop):
             made = Subscription(self, wants, on_ready, room)
             made.begin(after, gone)
             self.subscriptions = [*self.subscriptions, made]
-        self.waiter.nudge()
+        self.waiter.wake()
         return made
 
     def leave(self, subscription: Subscription) -> None:

@@ -229,7 +229,7 @@ class ChildMain:
         gone = self._end_left_over()
         left = state.restore()
         for leftover in left:
-            if leftover.told:
+            if leftover.logged:
                 self._warn(f"{leftover.text}: its process is ended")
         return gone and not left and not self._hooks.for_ever
 

@@ -36,16 +36,16 @@ class TaskSettings:
 
     def __init__(self) -> None:
         self.ask: Callable[[], dict[str, str]] | None = None
-        self._told: dict[str, str] = {}
+        self._values: dict[str, str] = {}
 
     def environment(self) -> Mapping[str, str]:
         """Returns the variables to read settings from."""
         if WITHHELD not in os.environ:
             return os.environ
-        if not self._told and self.ask is not None:
+        if not self._values and self.ask is not None:
             with suppress(Refused):  # a process that the task forked, and a built-in task, do not get them
-                self._told = self.ask()
-        return {**os.environ, **self._told}
+                self._values = self.ask()
+        return {**os.environ, **self._values}
 
 
 here = TaskSettings()

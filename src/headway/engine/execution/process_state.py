@@ -42,7 +42,7 @@ class Leftover(NamedTuple):
     """
 
     text: str
-    told: bool
+    logged: bool
 
 
 class ProcessState:
@@ -63,12 +63,12 @@ class ProcessState:
         """Restores this state; returns the reasons why the process cannot be used again."""
         faulthandler.cancel_dump_traceback_later()
         changed = [facet.name for facet in self._facets if not facet.restore()]
-        left = [Leftover(f"the task changed {name}", told=False) for name in changed]
+        left = [Leftover(f"the task changed {name}", logged=False) for name in changed]
         self._environment.restore()
         if threads := self._more_threads():
-            left.append(Leftover(f"the task left {_count(threads, 'thread')} running", told=True))
+            left.append(Leftover(f"the task left {_count(threads, 'thread')} running", logged=True))
         if text := self._descriptors.changed():
-            left.append(Leftover(text, told=True))
+            left.append(Leftover(text, logged=True))
         library_state.reseed()
         return left
 

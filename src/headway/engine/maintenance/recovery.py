@@ -37,7 +37,7 @@ BATCH = 50
 # Longest time spent on lost claims before the other duties run; the rest follows.
 SETTLE_SECONDS = 2.0
 # Above this number, jobs are logged as counts.
-MOST_TOLD = 10
+MOST_LISTED = 10
 # Sorts before the first claim of the first worker.
 START = (-1, -1)
 
@@ -196,7 +196,7 @@ class Recovery(Loop):
         lost = {orphan.job_id: (orphan, _lost(orphan, orphan.worker_id in stubborn)) for orphan in batch}
         settled = self.database.transact("recover", lambda tx: self._settle_all(tx, lost))
         self.recovered += len(settled)
-        if len(settled) > MOST_TOLD:
+        if len(settled) > MOST_LISTED:
             counts = Counter(end.state.name for end in settled.values())
             states = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
             retried = sum(end.retry_id is not None for end in settled.values())

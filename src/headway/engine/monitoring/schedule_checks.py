@@ -62,8 +62,8 @@ def judge_schedules(seen: SchedulesSeen) -> Answer:
         return look(some([found.sentence for found in waits]), waits[0].remedy.line)
     pausing = [schedule.name for schedule in seen.schedules if steps_that_pause(schedule.parsed)]
     # Only told: whether it matters depends on how often and how processes are stopped.
-    told = f"; steps of {some(pausing)} are PAUSED when their worker is shut down" if pausing else ""
-    return ok(f"{len(seen.schedules)} enabled, all of them can be read{told}")
+    pausing_text = f"; steps of {some(pausing)} are PAUSED when their worker is shut down" if pausing else ""
+    return ok(f"{len(seen.schedules)} enabled, all of them can be read{pausing_text}")
 
 
 def _unusable(schedule: Schedule, known: Collection[str]) -> str | None:

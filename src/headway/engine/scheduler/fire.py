@@ -19,8 +19,8 @@ from headway.errors import BadInput, NotFound, Refused
 from headway.model.access.authority import Authority, check_new_params
 from headway.model.groups.group import Group, NewGroup, NewMember, check_members
 from headway.model.jobs.job import Actor
-from headway.model.schedules.definition import Definition, Schedule, StepWish, stages_of
-from headway.model.schedules.ticks import LIMITED, Decision, TickWish, decide, was_late
+from headway.model.schedules.definition import Definition, RequestedStep, Schedule, stages_of
+from headway.model.schedules.ticks import LIMITED, Decision, PlannedTick, decide, was_late
 from headway.model.templates import Template
 from headway.store import templates
 from headway.store.access import tenants
@@ -50,12 +50,12 @@ def members_of(
     A template that the definition names is the one that had this name when the schedule was saved.
     """
     shared = {**definition.params, **(params or {})}
-    wishes = {} if definition.on_shutdown is None else {"on_shutdown": definition.on_shutdown}
+    options = {} if definition.on_shutdown is None else {"on_shutdown": definition.on_shutdown}
     steps, places = definition.steps, [f"steps[{n}]" for n in range(len(definition.steps))]
     if definition.template is not None:
-        steps, places = (StepWish(0, str(definition.template), template=definition.template),), [""]
+        steps, places = (RequestedStep(0, str(definition.template), template=definition.template),), [""]
     found = tuple(
-        _member(client, schedule, step, stage, shared, wishes, place)
+        _member(client, schedule, step, stage, shared, options, place)
         for step, stage, place in zip(steps, stages_of(steps), places, strict=True)
     )
     check_members(found)
@@ -65,21 +65,21 @@ def members_of(
 def _member(
     client: Client,
     schedule: Schedule,
-    step: StepWish,
+    step: RequestedStep,
     stage: int,
     shared: Mapping[str, Any],
-    wishes: Mapping[str, Any],
+    options: Mapping[str, Any],
     place: str,
 ) -> NewMember:
     tenant_id = schedule.tenant_id
     with at(place):
         if step.task is not None:
-            job = make_job(client, step.task, {**shared, **step.params}, {**wishes, **step.wishes})
+            job = make_job(client, step.task, {**shared, **step.params}, {**options, **step.options})
             client.lanes.of(tenant_id, job.task, job.resources, on_target=job.target is not None)
             return NewMember(job, stage, step.name)
         template = _template(client, schedule, step.template or "")
         params = {**template.params, **shared, **step.params}
-        job = make_job(client, template.task, params, {**template.wishes, **wishes, **step.wishes})
+        job = make_job(client, template.task, params, {**template.options, **options, **step.options})
         client.lanes.of(tenant_id, job.task, job.resources, on_target=job.target is not None)
         return NewMember(job._replace(template_id=template.id), stage, step.name)
 
@@ -275,7 +275,7 @@ def _decide(
     return made
 
 
-def _within(tick: TickWish, placed: Placed, tenant_id: int, vacancies: dict[int, int | None]) -> TickWish:
+def _within(tick: PlannedTick, placed: Placed, tenant_id: int, vacancies: dict[int, int | None]) -> PlannedTick:
     """Skips a tick that would exceed the tenant's max_queued."""
     left, needed = vacancies[tenant_id], len(placed.new.members)
     if tick.outcome != "FIRED" or left is None:
@@ -286,7 +286,7 @@ def _within(tick: TickWish, placed: Placed, tenant_id: int, vacancies: dict[int,
     return tick
 
 
-def _unable(tick: TickWish, problem: str | None) -> TickWish:
+def _unable(tick: PlannedTick, problem: str | None) -> PlannedTick:
     return replace(tick, outcome="SKIPPED", reason=problem) if tick.outcome == "FIRED" else tick
 
 
@@ -320,12 +320,12 @@ def _start(
     return started
 
 
-def _wanted(prepared: Ready, tick: TickWish, last: int | None) -> tuple[int, Placed, Actor]:
+def _wanted(prepared: Ready, tick: PlannedTick, last: int | None) -> tuple[int, Placed, Actor]:
     placed = prepared.execution("tick", nominal_at=tick.nominal_at, after_id=last if tick.waits else None)
     return prepared.schedule.tenant_id, placed, prepared.actor
 
 
-def _row(prepared: Ready, tick: TickWish, started: Mapping[tuple[int, int], int]) -> NewTick:
+def _row(prepared: Ready, tick: PlannedTick, started: Mapping[tuple[int, int], int]) -> NewTick:
     schedule, execution_id = prepared.schedule, started.get((prepared.schedule.id, tick.nominal_at))
     span = (schedule.tenant_id, schedule.id, tick.nominal_at, tick.until, tick.count)
     return NewTick(*span, tick.outcome, tick.reason, execution_id)

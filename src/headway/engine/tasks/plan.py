@@ -29,12 +29,12 @@ class Step:
     make: Callable[[Client], NewJob]
     task: str
     params: str
-    wishes: Mapping[str, Any]
+    options: Mapping[str, Any]
 
     def written(self, index: int) -> dict[str, object]:
         """Returns the step as a schedule definition writes it."""
-        wishes = {"retry_policy" if name == "retry" else name: wish for name, wish in self.wishes.items()}
-        return {**wishes, "index": index, "name": self.name, "task": self.task, "params": json.loads(self.params)}
+        options = {"retry_policy" if name == "retry" else name: option for name, option in self.options.items()}
+        return {**options, "index": index, "name": self.name, "task": self.task, "params": json.loads(self.params)}
 
 
 def members_of(
@@ -52,7 +52,7 @@ def members_of(
 
 def _made(client: Client, step: Step, on_shutdown: str | None) -> NewJob:
     job = step.make(client)
-    if on_shutdown is None or step.wishes.get("on_shutdown") is not None:
+    if on_shutdown is None or step.options.get("on_shutdown") is not None:
         return job
     return job._replace(options=replace(Options.parse(job.options), on_shutdown=on_shutdown).text())
 

@@ -63,16 +63,16 @@ class Registry:
             raise NotFound(unknown_text(name, self.specs), code="unknown_task")
         return self.specs[name]
 
-    def told(self, name: str) -> tuple[int, str]:
+    def facts(self, name: str) -> tuple[int, str]:
         """Returns a task's priority and options as text, for processes without its code.
 
         The retry policy is included only if the task has one of its own.
         """
         spec = self.get(name)
-        wishes = json.loads(spec.options.text())
+        options = json.loads(spec.options.text())
         if spec.retry is None:
-            del wishes["retry"]
-        return spec.priority, json.dumps(wishes)
+            del options["retry"]
+        return spec.priority, json.dumps(options)
 
     def __iter__(self) -> Iterator[TaskSpec]:
         return iter(self.specs.values())

@@ -89,10 +89,10 @@ def _positive(value: float, field: str) -> float:
     return value
 
 
-def make_retry(base: RetryPolicy, wish: RetryPolicy | Mapping[str, Any] | int) -> RetryPolicy:
-    if isinstance(wish, RetryPolicy):
-        return wish
-    given = {"max_attempts": wish} if isinstance(wish, int) else dict(wish)
+def make_retry(base: RetryPolicy, option: RetryPolicy | Mapping[str, Any] | int) -> RetryPolicy:
+    if isinstance(option, RetryPolicy):
+        return option
+    given = {"max_attempts": option} if isinstance(option, int) else dict(option)
     if unknown := given.keys() - set(_RETRY):
         raise BadInput(f"retry has no {sorted(unknown)[0]!r}: it has {', '.join(_RETRY)}", field="retry")
     attempts = given.get("max_attempts", base.max_attempts)
@@ -153,9 +153,9 @@ class JobOptions:
             "connection": connection,
             "webhook_url": self.webhook_url,
         }
-        self.only_jobs = [name for name, wish in only_jobs.items() if wish is not None]
+        self.only_jobs = [name for name, option in only_jobs.items() if option is not None]
         self.options = make_options(spec.options, **options) if options else spec.options
-        self.retries = [wish for wish in (spec.retry, options.get("retry")) if wish is not None]
+        self.retries = [option for option in (spec.retry, options.get("retry")) if option is not None]
         self._text: tuple[RetryPolicy, str] | None = None
         self.fields = {
             "priority": spec.priority if priority is None else check_priority(priority),
@@ -174,8 +174,8 @@ class JobOptions:
         if self._text is None or (self._text[0] is not default and self._text[0] != default):
             # A job on a target is not retried unless the task or the caller asks for it.
             policy = default if self.fields["target"] is None else replace(default, max_attempts=0)
-            for wish in self.retries:
-                policy = make_retry(policy, wish)
+            for option in self.retries:
+                policy = make_retry(policy, option)
             self._text = default, replace(self.options, retry=policy).text()
         return self._text[1]
 
@@ -192,7 +192,7 @@ class Task(Generic[P, R]):
         self.function = spec.function
         self._client = client
         self._caller = caller
-        self._wishes = JobOptions(spec)
+        self._options = JobOptions(spec)
         self._asked: Mapping[str, Any] = {}
         self.__doc__ = spec.function.__doc__
         self.__wrapped__ = spec.function
@@ -203,11 +203,11 @@ class Task(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
 
-    def using(self, **wishes: Any) -> Task[P, R]:
+    def using(self, **options: Any) -> Task[P, R]:
         """Returns the task with other options: priority, delay, key, budget, retry, …"""
         other: Task[P, R] = Task(self.spec, self._client, self._caller)
-        other._wishes = JobOptions(self.spec, **wishes)
-        other._asked = wishes
+        other._options = JobOptions(self.spec, **options)
+        other._asked = options
         return other
 
     def _params(self, params: Mapping[str, object]) -> str:
@@ -215,13 +215,13 @@ class Task(Generic[P, R]):
         return to_json(self.spec.signature.check(params), field="params")
 
     def _new_job(self, client: Client, params: str, *, step: bool = False) -> NewJob:
-        if not step and (self._wishes.name is not None or self._wishes.options.continue_on_failure):
-            name = "continue_on_failure" if self._wishes.name is None else "name"
+        if not step and (self._options.name is not None or self._options.options.continue_on_failure):
+            name = "continue_on_failure" if self._options.name is None else "name"
             raise BadInput(f"{name} is for steps of a group: a single job has none", field=name)
-        if self._wishes.wait is not None:
+        if self._options.wait is not None:
             raise BadInput("wait is for direct calls: a job waits in the queue as long as it takes", field="wait")
-        _refuse_closed(client, self._wishes)
-        return NewJob(self.name, params, self._wishes.text(client.usual_retry), **self._wishes.fields)  # type: ignore[arg-type]
+        _refuse_closed(client, self._options)
+        return NewJob(self.name, params, self._options.text(client.usual_retry), **self._options.fields)  # type: ignore[arg-type]
 
     def enqueue(self, *args: P.args, **params: P.kwargs) -> Job:
         if args:
@@ -229,8 +229,8 @@ class Task(Generic[P, R]):
         checked = self._params(params)
         client = self._client()
         job = self._new_job(client, checked)
-        if self._wishes.connection is not None:
-            (job_id,) = client.enqueue_on(self._wishes.connection, job, [job.params])
+        if self._options.connection is not None:
+            (job_id,) = client.enqueue_on(self._options.connection, job, [job.params])
             return Job(client, job_id)
         job_id, created = client.enqueue(job)
         return Job(client, job_id, created=created)
@@ -242,8 +242,8 @@ class Task(Generic[P, R]):
         job = self._new_job(client, "{}")
         if not texts:
             return []
-        if self._wishes.connection is not None:
-            return [Job(client, job_id) for job_id in client.enqueue_on(self._wishes.connection, job, texts)]
+        if self._options.connection is not None:
+            return [Job(client, job_id) for job_id in client.enqueue_on(self._options.connection, job, texts)]
         if job.key is not None:
             raise BadInput("enqueue_many makes several jobs, and a key belongs to one", hint="use enqueue", field="key")
         return [Job(client, job_id) for job_id, _ in client.enqueue_alike(job, texts)]
@@ -257,12 +257,12 @@ class Task(Generic[P, R]):
 
         if args:
             raise BadInput(f"{self.name}: give params by name, as in step(topic=…)", field="params")
-        if self._wishes.connection is not None:
+        if self._options.connection is not None:
             raise BadInput("connection= is for single jobs, not for steps", field="connection")
         checked = self._params(params)
-        wishes = {name: wish for name, wish in self._asked.items() if name != "name"}
-        name = self._wishes.name or self.name
-        return Step(name, lambda client: self._new_job(client, checked, step=True), self.name, checked, wishes)
+        options = {name: option for name, option in self._asked.items() if name != "name"}
+        name = self._options.name or self.name
+        return Step(name, lambda client: self._new_job(client, checked, step=True), self.name, checked, options)
 
     def call(self, *args: P.args, **params: P.kwargs) -> Any:
         """Runs the task now, ahead of the queue of its lanes, and returns its result.
@@ -273,35 +273,35 @@ class Task(Generic[P, R]):
 
         if args:
             raise BadInput(f"{self.name}: give params by name, as in call(topic=…)", field="params")
-        return self._caller().call(prepare(self._client(), self.spec, params, self._wishes))
+        return self._caller().call(prepare(self._client(), self.spec, params, self._options))
 
 
-def make_job(client: Client, task: str, params: Mapping[str, object], wishes: Mapping[str, Any]) -> NewJob:
-    """Returns a new job of a task known by name, as `using(**wishes)` would make it.
+def make_job(client: Client, task: str, params: Mapping[str, object], options: Mapping[str, Any]) -> NewJob:
+    """Returns a new job of a task known by name, as `using(**options)` would make it.
 
     `continue_on_failure` is accepted here, for steps.
     """
     here = client.registry.specs.get(task)
     spec = _spec_elsewhere(task, *client.known_task(task)) if here is None else here
-    wished = JobOptions(spec, **wishes)
+    requested = JobOptions(spec, **options)
     checked = dict(params) if here is None else here.signature.check(params)
-    _refuse_closed(client, wished)
-    return NewJob(task, to_json(checked, field="params"), wished.text(client.usual_retry), **wished.fields)  # type: ignore[arg-type]
+    _refuse_closed(client, requested)
+    return NewJob(task, to_json(checked, field="params"), requested.text(client.usual_retry), **requested.fields)  # type: ignore[arg-type]
 
 
-def _refuse_closed(client: Client, wishes: JobOptions) -> None:
+def _refuse_closed(client: Client, options: JobOptions) -> None:
     """Refuses a private webhook_url given with this job.
 
     The URL of the task itself is checked by the sending process, with its own settings.
     """
-    if wishes.webhook_url is not None:
-        refuse_closed(wishes.webhook_url, allow_private=client.allow_private, field="webhook_url")
+    if options.webhook_url is not None:
+        refuse_closed(options.webhook_url, allow_private=client.allow_private, field="webhook_url")
 
 
 @lru_cache(maxsize=1024)
-def _spec_elsewhere(task: str, priority: int, told: str) -> TaskSpec:
+def _spec_elsewhere(task: str, priority: int, facts: str) -> TaskSpec:
     """Returns the spec of a task of other processes, as its last worker declared it."""
-    options, retry = Options.parse(told), json.loads(told).get("retry")
+    options, retry = Options.parse(facts), json.loads(facts).get("retry")
     return make_spec(_elsewhere, name=task, isolation=None, options=options, priority=priority, retry=retry)
 
 

@@ -79,7 +79,7 @@ class Deliverer(WokenLoop):
         self.here = (process_tree.host(), process_tree.boot_id())
         self.who = _identity(self.here)
         self.sent: SimpleQueue[tuple[Leased, DeliveryReport | None]] = SimpleQueue()
-        self.told = threading.Event()
+        self.woken = threading.Event()
         self.turns = DeliverySlots(senders)
         self.place = receivers.START
         self.active = False
@@ -134,8 +134,8 @@ class Deliverer(WokenLoop):
 
     def wait(self, seconds: float) -> None:
         if self.at_work:
-            self.told.wait(min(seconds, SHORTEST))
-            self.told.clear()
+            self.woken.wait(min(seconds, SHORTEST))
+            self.woken.clear()
         elif seconds:
             shortest = min(seconds, SHORTEST if self.active else SHORTEST_IDLE)
             self.ended.wait(shortest)
@@ -143,7 +143,7 @@ class Deliverer(WokenLoop):
 
     def stop(self) -> None:
         super().stop()
-        self.told.set()
+        self.woken.set()
 
     def run(self) -> None:
         super().run()
@@ -158,9 +158,9 @@ class Deliverer(WokenLoop):
         """Waits until nothing is being sent. False if that takes longer than `seconds`."""
         deadline = time.monotonic() + seconds
         while self.sent.qsize() < len(self.at_work):  # checked first: the report may have arrived before the wait
-            if not self.told.wait(max(0.0, deadline - time.monotonic())):
+            if not self.woken.wait(max(0.0, deadline - time.monotonic())):
                 break
-            self.told.clear()
+            self.woken.clear()
         return self.sent.qsize() >= len(self.at_work)
 
     # --- taking ---
@@ -312,7 +312,7 @@ class Deliverer(WokenLoop):
             report = self._try(prepared)
         finally:
             self.sent.put((prepared.leased, report))
-            self.told.set()
+            self.woken.set()
 
     def _try(self, prepared: PreparedDelivery) -> DeliveryReport:
         """Sends one request. An unexpected exception counts as a failed attempt.
@@ -330,8 +330,8 @@ class Deliverer(WokenLoop):
             point("deliver.sent")
         except UNEXPECTED as error:
             log.exception("deliverer: delivery %d could not be sent", prepared.leased.delivery.id)
-            said = f"it could not be sent: {type(error).__name__}: {clean(str(error))[:200]}"
-            sent = http_client.SentRequest(Outcome(None, said))
+            reason = f"it could not be sent: {type(error).__name__}: {clean(str(error))[:200]}"
+            sent = http_client.SentRequest(Outcome(None, reason))
         return webhook_request.report(prepared, request, sent, at, time.monotonic() - began)
 
     def _record(self) -> None:

@@ -170,11 +170,11 @@ def _outcome(answer: _Answer) -> Outcome:
     if 200 <= answer.status < 300:
         return Outcome(answer.status, None)
     names = {status.value: f" {status.phrase}" for status in HTTPStatus}
-    said = f"it answered {answer.status}{names.get(answer.status, '')}"
+    summary = f"it answered {answer.status}{names.get(answer.status, '')}"
     if 300 <= answer.status < 400:
-        return Outcome(answer.status, f"{said}: redirects are not followed, so configure the final URL")
+        return Outcome(answer.status, f"{summary}: redirects are not followed, so configure the final URL")
     after = _retry_after(answer.headers.get("retry-after")) if answer.status in (429, 503) else None
-    return Outcome(answer.status, said, after)
+    return Outcome(answer.status, summary, after)
 
 
 def _retry_after(text: str | None) -> float | None:

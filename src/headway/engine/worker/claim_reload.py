@@ -40,11 +40,11 @@ class ClaimReload:
         self.unsure: list[BufferedReports] = []
         self.reconciliation = Reconciliation[Running](lambda running: running.claim.fence)
 
-    def compare(self, said: dict[str, Any]) -> None:
+    def compare(self, message: dict[str, Any]) -> None:
         """Compares the claims that the heartbeat found in the database. Only its thread calls this."""
-        if self.reconciliation.differs(said, self.pool.running):
+        if self.reconciliation.differs(message, self.pool.running):
             self.needed = True
-            self.lease.owner.waiter.nudge()
+            self.lease.owner.waiter.wake()
 
     def run(self) -> Reloaded:
         held, stored = self.lease.database.transact("turn", self._read)

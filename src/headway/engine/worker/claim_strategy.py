@@ -31,7 +31,7 @@ class ClaimStrategy:
         # The bucket of the last claim, if only one bucket had jobs ready.
         self.last_kind: int | None = None
         # A wake-up has arrived since the last poll; the last claim right after a wake-up got a job.
-        self.nudged = False
+        self.woken = False
         self.keen = True
 
     @property

@@ -53,15 +53,15 @@ class Heartbeat:
 
     def __init__(
         self,
-        wishes: dict[str, Any],
+        terms: dict[str, Any],
         hear: Callable[[dict[str, Any]], None],
         *,
         idle: bool = False,
         secret: Collection[str] = (),
     ) -> None:
-        self.wishes = wishes
+        self.terms = terms
         self.secret = secret
-        self.worker_id: int = wishes["worker_id"]
+        self.worker_id: int = terms["worker_id"]
         self.hear = hear
         self.idle = idle
         self.renewed = time.monotonic()
@@ -83,8 +83,8 @@ class Heartbeat:
         assert process.stdin is not None
         with suppress(BrokenPipeError):  # it died at once; `_listen` starts the next one
             known = {"renewed": self.renewed, "idle": self.idle, "restarts": restart.here.allowed}
-            wishes = {**self.wishes, **known}
-            process.stdin.write(json.dumps(wishes).encode() + b"\n")
+            terms = {**self.terms, **known}
+            process.stdin.write(json.dumps(terms).encode() + b"\n")
             process.stdin.flush()
         return process
 
@@ -92,12 +92,12 @@ class Heartbeat:
         while not self.closing.is_set():
             assert self.process.stdout is not None
             for line in self.process.stdout:
-                said = json.loads(line)
-                if "beat" in said:
-                    self.renewed, self.idle = max(self.renewed, said["beat"]), False
-                self.hear(said)
-                if "restart" in said and time.monotonic() - self.renewed > self.wishes["lease"] * TELL:
-                    restart.here.begin(f"worker {workers.worker_name(self.worker_id)}: {said['restart']}")
+                message = json.loads(line)
+                if "beat" in message:
+                    self.renewed, self.idle = max(self.renewed, message["beat"]), False
+                self.hear(message)
+                if "restart" in message and time.monotonic() - self.renewed > self.terms["lease"] * TELL:
+                    restart.here.begin(f"worker {workers.worker_name(self.worker_id)}: {message['restart']}")
             self.process.wait()
             self.closing.wait(RESPAWN_SECONDS)
             self._respawn()
@@ -167,23 +167,23 @@ class HeartbeatProcess:
     the lease may run out meanwhile.
     """
 
-    def __init__(self, wishes: dict[str, Any]) -> None:
-        self.worker_id: int = wishes["worker_id"]
-        self.lease: float = wishes["lease"]
-        self.every: float = wishes["heartbeat"]
-        self.url: str = wishes["database"]
-        self.listen: str | None = wishes["listen"]
-        self.parent: int = wishes["pid"]
+    def __init__(self, terms: dict[str, Any]) -> None:
+        self.worker_id: int = terms["worker_id"]
+        self.lease: float = terms["lease"]
+        self.every: float = terms["heartbeat"]
+        self.url: str = terms["database"]
+        self.listen: str | None = terms["listen"]
+        self.parent: int = terms["pid"]
         self.started_by = os.getppid()
-        self.renewed: float = wishes.get("renewed") or time.monotonic()
-        self.idle: bool = wishes.get("idle", False)
+        self.renewed: float = terms.get("renewed") or time.monotonic()
+        self.idle: bool = terms.get("idle", False)
         self.database: Database | None = None
         self.why = "the database does not answer"
         self.excused = False
-        self.told = False
+        self.warned = False
         self.ended = False
         self.closed = False
-        self.restarts: bool = wishes.get("restarts", False)
+        self.restarts: bool = terms.get("restarts", False)
         # When the worker was asked to restart its process, and the reason it gave when it agreed.
         self.asked: float | None = None
         self.parted: str | None = None
@@ -195,7 +195,7 @@ class HeartbeatProcess:
         threading.Thread(target=self._watch, name="headway-watch", daemon=True).start()
         while True:
             self.beat()
-            time.sleep(min(self.every, self.lease / 24) if self.told else self.every)
+            time.sleep(min(self.every, self.lease / 24) if self.warned else self.every)
 
     def beat(self) -> None:
         if self.ended or self.parted is not None:
@@ -217,11 +217,11 @@ class HeartbeatProcess:
         self.idle = False
         for first in range(0, max(1, len(stops)), STOPS_PER_LINE):
             say({"beat": began, "stops": stops[first : first + STOPS_PER_LINE]})
-        for message in self.snapshots.told(held, began):
+        for message in self.snapshots.messages(held, began):
             say(message)
 
     def _renew(self, at: float) -> None:
-        self.renewed, self.excused, self.told, self.asked = at, False, False, None
+        self.renewed, self.excused, self.warned, self.asked = at, False, False, None
 
     def _beat(self, tx: Tx) -> tuple[bool, list[tuple[int, int, str]], list[tuple[int, int]]]:
         alive = workers.beat(tx, self.worker_id, self.lease)
@@ -254,22 +254,22 @@ class HeartbeatProcess:
                 self._hear(json.loads(line))
         return os.getppid() == self.started_by and self.parted is None and not self.closed
 
-    def _hear(self, said: float | str | Literal[False] | None) -> None:
-        if said is None:
+    def _hear(self, message: float | str | Literal[False] | None) -> None:
+        if message is None:
             self.excused = True
-        elif said is False:
+        elif message is False:
             self.closed = True
-        elif isinstance(said, str):
-            self.parted = said
-        elif said > self.renewed:
-            self._renew(said)
+        elif isinstance(message, str):
+            self.parted = message
+        elif message > self.renewed:
+            self._renew(message)
 
     def _judge(self) -> None:
         if self.idle:
             return
         silent = time.monotonic() - self.renewed
-        if silent > self.lease * TELL and not self.told:
-            self.told = True
+        if silent > self.lease * TELL and not self.warned:
+            self.warned = True
             say({"late": silent, "why": self.why[:500]})
         if silent > self.lease * END and not self.excused and not self.ended:
             why = f"its lease was not renewed for {silent:.0f} s ({self.why}) and its work did not stop"[:500]

@@ -45,7 +45,7 @@ class LeaseOwner(Protocol):
     def stop_jobs(self, stops: list[tuple[int, int, str]]) -> None:
         """Stops jobs as users asked, given as job id, fence and kind."""
 
-    def compare_claims(self, said: dict[str, Any]) -> None:
+    def compare_claims(self, message: dict[str, Any]) -> None:
         """Compares the claims that the heartbeat found in the database."""
 
     def stop_work(self, why: str) -> None:
@@ -88,9 +88,9 @@ class Lease:
 
     def start_heartbeat(self) -> None:
         self.beating.clear()
-        wishes = {"worker_id": self.who.id, "pid": self.who.pid, "database": self.database.url}
+        message = {"worker_id": self.who.id, "pid": self.who.pid, "database": self.database.url}
         terms = {"listen": self.terms.listen, "lease": self.terms.lease, "heartbeat": self.terms.heartbeat}
-        self.heartbeat = Heartbeat(wishes | terms, self.hear, idle=True, secret=self.terms.secret)
+        self.heartbeat = Heartbeat(message | terms, self.hear, idle=True, secret=self.terms.secret)
 
     def renew(self) -> None:
         """Renews the lease from this process, when the heartbeat may be late."""
@@ -110,19 +110,19 @@ class Lease:
         self.renewed = max(self.renewed, at)
         self.abandoned = self.abandoned and bool(self.owner.at_work)
 
-    def hear(self, said: dict[str, Any]) -> None:
+    def hear(self, message: dict[str, Any]) -> None:
         """Handles a message of the heartbeat: renewed, claims found, cannot renew, or lease lost."""
-        if "beat" in said:
-            self._mark_renewed(said["beat"])
-            self.owner.stop_jobs(said["stops"])
+        if "beat" in message:
+            self._mark_renewed(message["beat"])
+            self.owner.stop_jobs(message["stops"])
             if not self.beating.is_set():
                 self.beating.set()
-                self.owner.waiter.nudge()
-        if "held" in said:
-            self.owner.compare_claims(said)
-        if "late" in said and time.monotonic() - self.renewed > self.terms.lease * TELL:
-            self.abandon(self.owner.late_lease(said["late"], said["why"]))
-        if said.get("gone"):
+                self.owner.waiter.wake()
+        if "held" in message:
+            self.owner.compare_claims(message)
+        if "late" in message and time.monotonic() - self.renewed > self.terms.lease * TELL:
+            self.abandon(self.owner.late_lease(message["late"], message["why"]))
+        if message.get("gone"):
             self.abandon(self.owner.lost_lease())
 
     def abandon(self, why: str) -> None:
@@ -130,7 +130,7 @@ class Lease:
         self.abandoned = True
         self.owner.stop_work(why)
         self.say_stopped()
-        self.owner.waiter.nudge()
+        self.owner.waiter.wake()
 
     def say_stopped(self) -> None:
         """Tells the heartbeat that abandoned work has stopped.

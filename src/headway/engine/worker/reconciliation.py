@@ -23,7 +23,7 @@ class Snapshots:
     def __init__(self) -> None:
         self.before: set[Held] = set()
 
-    def told(self, held: Iterable[Held], at: float) -> Iterator[dict[str, Any]]:
+    def messages(self, held: Iterable[Held], at: float) -> Iterator[dict[str, Any]]:
         """Yields messages with the claims that this renewal and the one before saw."""
         now = set(held)
         steady = sorted(now & self.before)
@@ -42,12 +42,12 @@ class Reconciliation(Generic[T]):
         self.here: tuple[set[int], set[int]] = (set(), set())
         self.suspects: set[Held] = set()
 
-    def differs(self, said: dict[str, Any], here: Mapping[int, T]) -> bool:
+    def differs(self, message: dict[str, Any], here: Mapping[int, T]) -> bool:
         """Returns True if two renewals in a row found the same claim on one side only."""
-        if said["at"] != self.at:
-            self.at, self.held = said["at"], {}
-        self.held.update(said["held"])
-        if len(self.held) != said["of"]:  # more lines follow, or one was lost
+        if message["at"] != self.at:
+            self.at, self.held = message["at"], {}
+        self.held.update(message["held"])
+        if len(self.held) != message["of"]:  # more lines follow, or one was lost
             return False
         before, self.suspects = self.suspects, self._unknown(here) | self._gone(here)
         return not before.isdisjoint(self.suspects)

@@ -34,7 +34,7 @@ class StaleClaims:
             self.record()
         except Unreachable as error:
             log.warning("a write under a stale fence is recorded later: %s", error)
-            self.lease.owner.waiter.nudge()
+            self.lease.owner.waiter.wake()
 
     def record(self) -> None:
         for held in list(self.unrecorded):

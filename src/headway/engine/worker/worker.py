@@ -50,30 +50,30 @@ class Worker(WokenLoop):
 
     name = "worker"
 
-    def __init__(self, database: Database, registry: Registry, wishes: WorkerConfig) -> None:
+    def __init__(self, database: Database, registry: Registry, config: WorkerConfig) -> None:
         super().__init__(database.waiter())
         self.database = database
         self.registry = registry
-        self.wishes = wishes
-        self.lease = Lease(database, wishes, self)
+        self.config = config
+        self.lease = Lease(database, config, self)
         self.who, self.actor = self.lease.who, self.lease.actor
-        self.notes = report_buffer.ReportBuffer(self.waiter.nudge)
+        self.notes = report_buffer.ReportBuffer(self.waiter.wake)
         self.pool = ExecutionPool(
             database,
             self.who.id,
-            wishes.slots,
+            config.slots,
             ended=self.ended,
             on_ended=self.work_ended,
-            wake=self.waiter.nudge,
+            wake=self.waiter.wake,
         )
-        self.strategy = ClaimStrategy(BucketCache(database), registry.matching(wishes.tasks))
+        self.strategy = ClaimStrategy(BucketCache(database), registry.matching(config.tasks))
         self.pause = StartPause()
         self.claimed = 0
         self.finished = 0
         self.life = WorkerLife()
         self.reload = ClaimReload(self.lease, self.pool, self.notes)
         self.stale = StaleClaims(self.lease, self.pool)
-        self.starter = ClaimStart(self.lease, registry, self.pool, self.notes, self.stale, wishes)
+        self.starter = ClaimStart(self.lease, registry, self.pool, self.notes, self.stale, config)
         self.stuck = StuckWatch(self.life, self.lease, self.pool)
         self.at_turn = False
 
@@ -86,8 +86,8 @@ class Worker(WokenLoop):
 
     def _register(self, tx: Tx) -> None:
         tasks = sorted(self.strategy.serves)
-        known = [(task, *self.registry.told(task)) for task in tasks]
-        slots, lease = self.wishes.slots, self.wishes.lease
+        known = [(task, *self.registry.facts(task)) for task in tasks]
+        slots, lease = self.config.slots, self.config.lease
         workers.register(tx, self.who, self.actor, slots=slots, tasks=tasks, lease=lease, known=known)
 
     @property
@@ -98,8 +98,8 @@ class Worker(WokenLoop):
         for job_id, fence, _ in stops:
             self.pool.stop_job(job_id, fence)
 
-    def compare_claims(self, said: dict[str, Any]) -> None:
-        self.reload.compare(said)
+    def compare_claims(self, message: dict[str, Any]) -> None:
+        self.reload.compare(message)
 
     def late_lease(self, late: float, why: str) -> str:
         log.warning("could not renew the lease for %.0f s (%s): stopping all work", late, why)
@@ -117,7 +117,7 @@ class Worker(WokenLoop):
 
     def wait(self, seconds: float) -> None:
         # Clears the wake-up even when the wait is zero, or the next tick would poll once more for nothing new.
-        self.strategy.nudged = self.waiter.wait(seconds)
+        self.strategy.woken = self.waiter.wait(seconds)
 
     def tick(self) -> float:
         self.at_turn = True  # before the state is read: if it is not LIVE and no tick runs, no claim can follow
@@ -163,7 +163,7 @@ class Worker(WokenLoop):
         On PostgreSQL a wake-up goes straight to the claim and skips the read-only check, which halves the round trips
         from a job's commit to its claim. Not if the last such claim was empty, or if another worker has the claim lock.
         """
-        hurry = self.strategy.nudged and self.strategy.keen and room > 0 and not self.database.one_writer
+        hurry = self.strategy.woken and self.strategy.keen and room > 0 and not self.database.one_writer
         if hurry and self._claim_at_once(room, missed):
             return
         if self._has_claimable_work(room):
@@ -289,7 +289,7 @@ class Worker(WokenLoop):
         self.pool.work_ended(batch)
         if self.lease.abandoned:
             self.lease.say_stopped()
-        self.waiter.nudge()
+        self.waiter.wake()
 
     def _read_back(self) -> None:
         """Replaces the worker's claims by those in the database, and starts the unknown ones."""
@@ -301,7 +301,7 @@ class Worker(WokenLoop):
     def _delay(self, *, stopping: bool) -> float:
         delay = 0.0 if self.pool.ended_work or self.strategy.missed else POLL_SECONDS
         if not self.lease.beating.is_set():
-            delay = min(delay, self.wishes.lease / 3)  # without a heartbeat the worker renews its own lease
+            delay = min(delay, self.config.lease / 3)  # without a heartbeat the worker renews its own lease
         if self.strategy.due is not None:
             delay = min(delay, self.strategy.due_in())
         if self.notes.due_at is not None:
@@ -325,7 +325,7 @@ class Worker(WokenLoop):
     def drain(self) -> None:
         """Stops claiming. Running jobs continue."""
         self.life.move(WorkerState.DRAINING)
-        self.waiter.nudge()
+        self.waiter.wake()
 
     def interrupt_all(self, why: str, grace: float = STOP_GRACE) -> None:
         """Stops all running jobs and records them as interrupted.

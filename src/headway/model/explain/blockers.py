@@ -43,7 +43,7 @@ class Blocker:
     by: str | None = None
     since: int | None = None
     until: int | None = None
-    said: str | None = field(default=None, compare=False)
+    by_button: str | None = field(default=None, compare=False)
     command: str | None = field(default=None, compare=False)
     job_ids: tuple[int, ...] = field(default=(), compare=False)
 
@@ -81,34 +81,34 @@ def sentence(blocker: Blocker, now: int) -> str:
 
 def on_page(blocker: Blocker, now: int) -> str:
     """Returns a blocker as a sentence for the dashboard, with its buttons instead of commands."""
-    return sentence(replace(blocker, detail=blocker.said or blocker.detail), now)
+    return sentence(replace(blocker, detail=blocker.by_button or blocker.detail), now)
 
 
 # --- blockers -----------------------------------------------------------------------------------------------------
 
 
-def blockers(job: JobRecord, scene: QueueSnapshot) -> list[Blocker]:
+def blockers(job: JobRecord, snapshot: QueueSnapshot) -> list[Blocker]:
     """Returns every blocker of a job, whose bucket has the lanes that the current policy requires."""
-    if job.status is State.RUNNING or job.id in scene.picked:
+    if job.status is State.RUNNING or job.id in snapshot.picked:
         return []
-    if not queued(job, scene.now):
-        return [_not_queued(job, scene)]
-    lanes = scene.buckets[job.bucket_id].lanes
+    if not queued(job, snapshot.now):
+        return [_not_queued(job, snapshot)]
+    lanes = snapshot.buckets[job.bucket_id].lanes
     found = [
-        *_pauses(scene),
-        *_target(job, scene),
-        *_tenant(scene),
-        *_lanes(lanes, stage_of(job.group_id, job.stage), scene),
-        *_reservations(job, lanes, scene),
-        *_workers(job.task, scene),
+        *_pauses(snapshot),
+        *_target(job, snapshot),
+        *_tenant(snapshot),
+        *_lanes(lanes, stage_of(job.group_id, job.stage), snapshot),
+        *_reservations(job, lanes, snapshot),
+        *_workers(job.task, snapshot),
     ]
-    target = _target_of(job, scene)
+    target = _target_of(job, snapshot)
     placed = queued_job(job)._replace(open=target is None or target.lets(job.id))
-    return [*found, *_behind(placed, scene, alone=not found)]
+    return [*found, *_behind(placed, snapshot, alone=not found)]
 
 
-def _target_of(job: JobRecord | QueuedJob, scene: QueueSnapshot) -> TargetLoad | None:
-    return scene.targets.get(job.target_id) if job.target_id is not None else None
+def _target_of(job: JobRecord | QueuedJob, snapshot: QueueSnapshot) -> TargetLoad | None:
+    return snapshot.targets.get(job.target_id) if job.target_id is not None else None
 
 
 def stage_blocker(group: Group, unfinished: Sequence[Member]) -> Blocker:
@@ -128,20 +128,20 @@ def stage_blocker(group: Group, unfinished: Sequence[Member]) -> Blocker:
     return Blocker("stage", text, by, group.created_at, job_ids=job_ids)
 
 
-def _not_queued(job: JobRecord, scene: QueueSnapshot) -> Blocker:
-    if lapsed(job, scene.now):
+def _not_queued(job: JobRecord, snapshot: QueueSnapshot) -> Blocker:
+    if lapsed(job, snapshot.now):
         return Blocker("status", "expired: the next claim skips it", since=job.expires_at)
     match job.status:
         case State.SCHEDULED:
             return Blocker("not_before", "waits for its time", until=job.not_before)
         case State.WAITING if job.hold:
             command = f"headway jobs resume {job.id}"
-            return Blocker("status", f"on hold: {command}", said="on hold: “Resume” releases it", command=command)
+            return Blocker("status", f"on hold: {command}", by_button="on hold: “Resume” releases it", command=command)
         case State.WAITING:
             return Blocker("stage", "its stage is not open yet")
         case State.PAUSED | State.ERROR:
             detail = f"is {job.status.name}{_why(job.reason)}: resume, resolve, release, retry or cancel it"
-            return Blocker("status", detail, since=scene.held.get(job.id))
+            return Blocker("status", detail, since=snapshot.held.get(job.id))
     return Blocker("status", f"has ended: {job.status.name}", since=job.finished_at)
 
 
@@ -150,17 +150,17 @@ def _why(reason: str | None) -> str:
     return f" ({first})" if first else ""
 
 
-def _pauses(scene: QueueSnapshot) -> Iterator[Blocker]:
-    if scene.inactive is not None:
-        name = scene.inactive.tenant
+def _pauses(snapshot: QueueSnapshot) -> Iterator[Blocker]:
+    if snapshot.inactive is not None:
+        name = snapshot.inactive.tenant
         detail = f"the tenant {name} is inactive: activate it with headway tenants activate {name}"
-        said = f"the tenant {name} is inactive: an admin of the system activates it on the page Access"
+        by_button = f"the tenant {name} is inactive: an admin of the system activates it on the page Access"
         command = f"headway tenants activate {quote(name)}"
-        yield Blocker("paused", detail, since=scene.inactive.since, said=said, command=command)
-    if scene.everybody is not None:
-        yield _pause(scene.everybody, "all queues are paused", "headway queue resume --all")
-    if scene.pause is not None:
-        yield _pause(scene.pause, "the queue is paused", "headway queue resume")
+        yield Blocker("paused", detail, since=snapshot.inactive.since, by_button=by_button, command=command)
+    if snapshot.everybody is not None:
+        yield _pause(snapshot.everybody, "all queues are paused", "headway queue resume --all")
+    if snapshot.pause is not None:
+        yield _pause(snapshot.pause, "the queue is paused", "headway queue resume")
 
 
 def _pause(pause: Pause, words: str, command: str, name: str = "") -> Blocker:
@@ -172,13 +172,13 @@ def _pause(pause: Pause, words: str, command: str, name: str = "") -> Blocker:
         f"{words}{note}; resume it with {command}{name and f' {name}'}",
         since=pause.since,
         until=pause.until,
-        said=f"{words}{note}; {button} ends the pause",
+        by_button=f"{words}{note}; {button} ends the pause",
         command=f"{command} {quote(name)}" if name else command,
     )
 
 
-def _target(job: JobRecord, scene: QueueSnapshot) -> Iterator[Blocker]:
-    target = _target_of(job, scene)
+def _target(job: JobRecord, snapshot: QueueSnapshot) -> Iterator[Blocker]:
+    target = _target_of(job, snapshot)
     if target is None:
         return
     if target.pause is not None:
@@ -197,24 +197,26 @@ def _held(name: str, holder: TargetHolder) -> Blocker:
         return Blocker("target_held", f"{by} was resumed on {name} and goes first", by, holder.since)
     command, others = f"headway jobs resume {holder.job_id}", "resolve, retry, release or cancel it"
     detail = f"{by} holds {name}: it is {holder.status.name}{_why(holder.reason)}"
-    said = f"{detail}; resume, {others} on its page"
-    return Blocker("target_held", f"{detail}; {command}, or {others}", by, holder.since, said=said, command=command)
+    by_button = f"{detail}; resume, {others} on its page"
+    return Blocker(
+        "target_held", f"{detail}; {command}, or {others}", by, holder.since, by_button=by_button, command=command
+    )
 
 
-def _tenant(scene: QueueSnapshot) -> Iterator[Blocker]:
-    load = scene.tenant
+def _tenant(snapshot: QueueSnapshot) -> Iterator[Blocker]:
+    load = snapshot.tenant
     if load is not None and load.free is not None and load.free <= 0:
         detail = f"the tenant {load.name} is at its limit: {len(load.running)} of {load.capacity} run"
         yield _full("lane", detail, load)
 
 
-def _lanes(lanes: Sequence[int], stage: Stage | None, scene: QueueSnapshot) -> Iterator[Blocker]:
+def _lanes(lanes: Sequence[int], stage: Stage | None, snapshot: QueueSnapshot) -> Iterator[Blocker]:
     """Yields a blocker for each full lane, policy lanes first.
 
     `_reservations` names a lane that only reservations fill. A lane with the job's own stage in it is no blocker,
     because the job may join its stage.
     """
-    loads = [scene.lanes[lane] for lane in lanes if lane in scene.lanes]
+    loads = [snapshot.lanes[lane] for lane in lanes if lane in snapshot.lanes]
     for load in sorted(loads, key=lambda load: load.resource):
         if load.free is None or load.free > 0 or stage in load.stages:
             continue
@@ -235,22 +237,22 @@ def _full(kind: str, detail: str, load: LaneLoad) -> Blocker:
     return Blocker(kind, detail, ", ".join(by) or None, since, job_ids=job_ids)
 
 
-def _reservations(job: JobRecord, lanes: Sequence[int], scene: QueueSnapshot) -> Iterator[Blocker]:
-    closed = {lane for lane in lanes if lane in scene.lanes and scene.lanes[lane].closed}
-    target = _target_of(job, scene)
+def _reservations(job: JobRecord, lanes: Sequence[int], snapshot: QueueSnapshot) -> Iterator[Blocker]:
+    closed = {lane for lane in lanes if lane in snapshot.lanes and snapshot.lanes[lane].closed}
+    target = _target_of(job, snapshot)
     shut = {job.target_id: target.name} if target is not None and target.shut else {}
     # Most reservations are on other lanes, and there may be a thousand: they are skipped before a name is looked up.
     found = (
-        [one for one in scene.reservations if one.target_id in shut or not closed.isdisjoint(one.lanes)]
+        [one for one in snapshot.reservations if one.target_id in shut or not closed.isdisjoint(one.lanes)]
         if closed or shut
         else []
     )
     for reservation in found[:NAMED]:
         names = [
-            *(scene.lanes[lane].name for lane in sorted(closed.intersection(reservation.lanes))),
+            *(snapshot.lanes[lane].name for lane in sorted(closed.intersection(reservation.lanes))),
             *_name(shut, reservation.target_id),
         ]
-        yield _reservation(reservation, " and ".join(names) + (" is" if len(names) == 1 else " are"), scene)
+        yield _reservation(reservation, " and ".join(names) + (" is" if len(names) == 1 else " are"), snapshot)
     if len(found) > NAMED:
         yield Blocker("reservation", f"and {len(found) - NAMED} more direct calls and holds")
 
@@ -259,27 +261,27 @@ def _name(names: Mapping[int | None, str], target_id: int | None) -> list[str]:
     return [names[target_id]] if target_id in names else []
 
 
-def _reservation(found: ActiveReservation, what: str, scene: QueueSnapshot) -> Blocker:
+def _reservation(found: ActiveReservation, what: str, snapshot: QueueSnapshot) -> Blocker:
     granted, waiting = f"{what} taken by a direct call or a hold", f"{what} reserved: the reservation goes first"
-    holder = f"{found.holder}, reservation {found.id}" if found.tenant_id == scene.tenant_id else "another tenant"
+    holder = f"{found.holder}, reservation {found.id}" if found.tenant_id == snapshot.tenant_id else "another tenant"
     return Blocker("reservation", granted if found.granted else waiting, holder, found.since, found.expires_at)
 
 
-def _workers(task: str, scene: QueueSnapshot) -> Iterator[Blocker]:
-    knowing = [hand for hand in scene.hands if task in hand.tasks]
-    if not scene.hands:
+def _workers(task: str, snapshot: QueueSnapshot) -> Iterator[Blocker]:
+    knowing = [hand for hand in snapshot.hands if task in hand.tasks]
+    if not snapshot.hands:
         yield Blocker(
             "no_worker",
             "no worker is alive: headway work",
-            said="no worker is alive: start one",
+            by_button="no worker is alive: start one",
             command="headway work",
         )
     elif not knowing:
         yield Blocker("no_worker", f"no living worker knows the task {task}")
     elif all(hand.free <= 0 and hand.waits for hand in knowing):
         taken = "every slot of the workers that know it is taken by a job that waits for another one"
-        said, command = f"{taken}: start another worker", "headway work"
-        yield Blocker("no_worker", f"{taken}: {command} starts another worker", said=said, command=command)
+        by_button, command = f"{taken}: start another worker", "headway work"
+        yield Blocker("no_worker", f"{taken}: {command} starts another worker", by_button=by_button, command=command)
     elif all(hand.free <= 0 for hand in knowing):
         yield Blocker("no_worker", "every slot of the workers that know it is taken")
 
@@ -287,24 +289,24 @@ def _workers(task: str, scene: QueueSnapshot) -> Iterator[Blocker]:
 # --- behind -------------------------------------------------------------------------------------------------------
 
 
-def _behind(job: QueuedJob, scene: QueueSnapshot, *, alone: bool) -> list[Blocker]:
+def _behind(job: QueuedJob, snapshot: QueueSnapshot, *, alone: bool) -> list[Blocker]:
     """Returns the blocker for better placed jobs that would be claimed instead.
 
     `alone` means that the job has no other blocker, so a better placed job must exist.
     """
-    place = scene.places.get(job.id)
-    target = _target_of(job, scene)
+    place = snapshot.places.get(job.id)
+    target = _target_of(job, snapshot)
     holder = target.holder.job_id if target is not None and target.holder is not None else None  # named already
-    ahead = _ahead(job, len(scene.line) if place is None else place, scene) - {
-        -1 if holder is None else scene.places.get(holder, -1)
+    ahead = _ahead(job, len(snapshot.line) if place is None else place, snapshot) - {
+        -1 if holder is None else snapshot.places.get(holder, -1)
     }
     if ahead:
         least = "at least " if place is None else ""
         count = f"{len(ahead)} better placed jobs" if len(ahead) > 1 else "a better placed job"
-        return [_behind_job(f"behind {least}{count}", scene.line[max(ahead)].id)]
+        return [_behind_job(f"behind {least}{count}", snapshot.line[max(ahead)].id)]
     if target is not None and holder is None and target.first not in (None, job.id):
         return [_behind_job(f"behind the first job on {target.name}", target.first)]
-    return [_next(job, scene)] if alone else []
+    return [_next(job, snapshot)] if alone else []
 
 
 def _behind_job(detail: str, job_id: int | None) -> Blocker:
@@ -314,41 +316,43 @@ def _behind_job(detail: str, job_id: int | None) -> Blocker:
     return Blocker("behind", detail, f"job {job_id}", job_ids=(job_id,))
 
 
-def _ahead(job: QueuedJob, place: int, scene: QueueSnapshot) -> set[int]:
+def _ahead(job: QueuedJob, place: int, snapshot: QueueSnapshot) -> set[int]:
     """Returns the places of the competing jobs before this place."""
-    obstacles = _obstacles(job, scene)
-    before = (alike for alike in scene.alike if alike[0] < place)
-    found = (alike for alike in before if _competes(scene.line[alike[0]], job, obstacles, scene))
+    obstacles = _obstacles(job, snapshot)
+    before = (alike for alike in snapshot.alike if alike[0] < place)
+    found = (alike for alike in before if _competes(snapshot.line[alike[0]], job, obstacles, snapshot))
     return {n for alike in found for n in alike[: bisect_left(alike, place)]}
 
 
-def _next(job: QueuedJob, scene: QueueSnapshot) -> Blocker:
+def _next(job: QueuedJob, snapshot: QueueSnapshot) -> Blocker:
     """Returns the blocker for the next pick, such as an aged job or one of another tenant."""
-    lanes = set(scene.buckets[job.bucket_id].lanes)
-    takers = [pick for pick in scene.picks if lanes.intersection(pick.bucket.lanes)] or scene.picks
-    taker = next((pick.job_id for pick in reversed(takers) if scene.is_own(pick)), None)
+    lanes = set(snapshot.buckets[job.bucket_id].lanes)
+    takers = [pick for pick in snapshot.picks if lanes.intersection(pick.bucket.lanes)] or snapshot.picks
+    taker = next((pick.job_id for pick in reversed(takers) if snapshot.is_own(pick)), None)
     return _behind_job("behind a better placed job", taker)
 
 
-def _competes(other: QueuedJob, job: QueuedJob, obstacles: frozenset[object], scene: QueueSnapshot) -> bool:
+def _competes(other: QueuedJob, job: QueuedJob, obstacles: frozenset[object], snapshot: QueueSnapshot) -> bool:
     """Returns True if a better placed job needs this job's target, limited lane or only free slots."""
     if other.target_id is not None and other.target_id == job.target_id:
         return True
-    if not _obstacles(other, scene) <= obstacles:
+    if not _obstacles(other, snapshot) <= obstacles:
         return False  # the other job has a blocker that this one lacks, so this one may overtake it
-    if _crowded(scene):
+    if _crowded(snapshot):
         return True
-    ours, theirs = scene.buckets[job.bucket_id], scene.buckets[other.bucket_id]
+    ours, theirs = snapshot.buckets[job.bucket_id], snapshot.buckets[other.bucket_id]
     siblings = job.in_stage is not None and other.in_stage == job.in_stage
-    limited = [scene.lanes[lane] for lane in theirs.lanes if lane in ours.lanes and scene.lanes[lane].free is not None]
+    limited = [
+        snapshot.lanes[lane] for lane in theirs.lanes if lane in ours.lanes and snapshot.lanes[lane].free is not None
+    ]
     shared = any(load.resource or not siblings for load in limited)
-    return shared or _scarce(theirs.task, ours.task, scene.hands)
+    return shared or _scarce(theirs.task, ours.task, snapshot.hands)
 
 
-def _crowded(scene: QueueSnapshot) -> bool:
+def _crowded(snapshot: QueueSnapshot) -> bool:
     """Returns True if the next claims bring the tenant to its limit of running jobs."""
-    load = scene.tenant
-    return load is not None and load.free is not None and load.free <= sum(map(scene.is_own, scene.picks))
+    load = snapshot.tenant
+    return load is not None and load.free is not None and load.free <= sum(map(snapshot.is_own, snapshot.picks))
 
 
 def _scarce(other: str, task: str, hands: Collection[WorkerSlots]) -> bool:
@@ -358,12 +362,12 @@ def _scarce(other: str, task: str, hands: Collection[WorkerSlots]) -> bool:
     return not hands or any(other in hand.tasks and task in hand.tasks for hand in hands)
 
 
-def _obstacles(job: QueuedJob, scene: QueueSnapshot) -> frozenset[object]:
+def _obstacles(job: QueuedJob, snapshot: QueueSnapshot) -> frozenset[object]:
     """Returns the closed lanes, the closed target and the unknown task of a job."""
-    bucket = scene.buckets[job.bucket_id]
-    found: set[object] = {lane for lane in bucket.lanes if not scene.lanes[lane].open}
+    bucket = snapshot.buckets[job.bucket_id]
+    found: set[object] = {lane for lane in bucket.lanes if not snapshot.lanes[lane].open}
     if not job.open:
         found.add(("target", job.target_id))
-    if scene.hands and not any(bucket.task in hand.tasks for hand in scene.hands):
+    if snapshot.hands and not any(bucket.task in hand.tasks for hand in snapshot.hands):
         found.add(bucket.task)
     return frozenset(found)

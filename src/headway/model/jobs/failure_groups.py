@@ -12,7 +12,7 @@ from functools import lru_cache
 # Characters of an error that are read, and characters of a fingerprint. An error's head says what went wrong.
 LOOKED_AT = 500
 LONGEST = 300
-NONE_SAID = "no error text"
+NO_TEXT = "no error text"
 _TRACEBACK = re.compile(r"\n\s*\n|\nTraceback \(most recent call last\)")
 _BLANK = re.compile(r"\s+")
 # The first match wins, because an address contains a path and a path contains numbers.
@@ -85,7 +85,7 @@ def fingerprint(error: str) -> str:
     """Replaces numbers, hex, UUIDs, times, URLs, paths and quoted values of an error by placeholders."""
     head = _TRACEBACK.split(error[:LOOKED_AT].strip(), maxsplit=1)[0]
     plain = _DETAILS.sub(lambda match: f"<{match.lastgroup}>", head)
-    return _BLANK.sub(" ", plain)[:LONGEST].strip() or NONE_SAID
+    return _BLANK.sub(" ", plain)[:LONGEST].strip() or NO_TEXT
 
 
 def alike(failures: Iterable[Failure]) -> list[Alike]:

@@ -71,19 +71,19 @@ class Options:
     traceparent: str | None = None
 
     def text(self) -> str:
-        wishes = {name: value for name, value in asdict(self).items() if value not in (None, False, (), [])}
-        wishes["budget"] = dict(self.budget)
-        wishes["retry"] = {name: value for name, value in asdict(self.retry).items() if value is not None}
-        return json.dumps(wishes, separators=(",", ":"))
+        options = {name: value for name, value in asdict(self).items() if value not in (None, False, (), [])}
+        options["budget"] = dict(self.budget)
+        options["retry"] = {name: value for name, value in asdict(self.retry).items() if value is not None}
+        return json.dumps(options, separators=(",", ":"))
 
     @staticmethod
     def parse(text: str) -> Options:
-        wishes: dict[str, Any] = json.loads(text)
-        wishes["budget"] = tuple(sorted(wishes.get("budget", {}).items()))
-        wishes["resources"] = tuple(wishes.get("resources", ()))
-        wishes["webhook_events"] = tuple(wishes.get("webhook_events", ()))
-        wishes["retry"] = RetryPolicy(**wishes.get("retry", {}))
-        return Options(**wishes)
+        options: dict[str, Any] = json.loads(text)
+        options["budget"] = tuple(sorted(options.get("budget", {}).items()))
+        options["resources"] = tuple(options.get("resources", ()))
+        options["webhook_events"] = tuple(options.get("webhook_events", ()))
+        options["retry"] = RetryPolicy(**options.get("retry", {}))
+        return Options(**options)
 
 
 def check_choice(value: str | None, choices: tuple[str, ...], *, field: str) -> None:

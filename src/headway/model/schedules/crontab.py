@@ -113,13 +113,13 @@ class _Reader:
         home = self.env.get("HOME", self.home)
         more = {"env": env or None, "cwd": home, "stdin": stdin}
         params = {**program, **{name: value for name, value in more.items() if value is not None}}
-        said = [*self.remark, *([f"cron ran it as {user}"] if user else [])]
+        notes = [*self.remark, *([f"cron ran it as {user}"] if user else [])]
         return {
             "cron": expression,
             "timezone": self.zone,
             # Cron does not retry.
             "steps": [{"task": "command", "params": params, "retry_policy": {"max_attempts": 0}}],
-            **({"note": "\n".join(said)} if said else {}),
+            **({"note": "\n".join(notes)} if notes else {}),
         }
 
 

@@ -6,9 +6,10 @@ its nominal times and decides which of them fire.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -34,7 +35,7 @@ MOST_CAUGHT_UP = 100
 MOST_STEPS = 200
 MOST_TIMES = 1_000
 # Options that a step may set for its job, with the names of `using(...)`.
-WISHES = (
+OPTIONS = (
     "target",
     "resources",
     "timeout",
@@ -49,7 +50,7 @@ WISHES = (
 
 
 @dataclass(frozen=True, slots=True)
-class StepWish:
+class RequestedStep:
     """One step: a task or a template, with params and options. Steps with the same index run in parallel."""
 
     index: int
@@ -57,12 +58,12 @@ class StepWish:
     task: str | None = None
     template: str | int | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
-    wishes: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def facts(self) -> dict[str, object]:
         what = {"task": self.task} if self.task is not None else {"template": self.template}
         params = {"params": dict(self.params)} if self.params else {}
-        return {"index": self.index, "name": self.name, **what, **params, **self.wishes}
+        return {"index": self.index, "name": self.name, **what, **params, **self.options}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class Definition:
     timezone: str = "UTC"
     params: Mapping[str, Any] = field(default_factory=dict)
     template: str | int | None = None
-    steps: tuple[StepWish, ...] = ()
+    steps: tuple[RequestedStep, ...] = ()
     on_failure: str = "stop"
     on_shutdown: str | None = None
     overlap: str = "skip"
@@ -123,11 +124,11 @@ class Definition:
     @staticmethod
     def parse(given: Mapping[str, object]) -> Definition:
         """Parses a definition; refuses unknown fields, no time, no step, and times that never come."""
-        wishes = {name: value for name, value in given.items() if value is not None}
-        _refuse_unknown(wishes, FIELDS, "a schedule")
-        _exactly_one(wishes, WHEN, "give one of cron, interval or times")
-        _exactly_one(wishes, WHAT, "give a template or steps")
-        made = Definition(**{name: _PARSERS[name](value) for name, value in wishes.items()})  # type: ignore[arg-type]
+        fields = {name: value for name, value in given.items() if value is not None}
+        _refuse_unknown(fields, FIELDS, "a schedule")
+        _exactly_one(fields, WHEN, "give one of cron, interval or times")
+        _exactly_one(fields, WHAT, "give a template or steps")
+        made = Definition(**{name: _PARSERS[name](value) for name, value in fields.items()})  # type: ignore[arg-type]
         _check_together(made)
         return made
 
@@ -137,19 +138,19 @@ class Definition:
         return _read(text)
 
 
-FIELDS = tuple(attribute.name for attribute in fields(Definition))
+FIELDS = tuple(attribute.name for attribute in dataclasses.fields(Definition))
 
 
-def steps_that_pause(definition: Definition) -> list[StepWish]:
+def steps_that_pause(definition: Definition) -> list[RequestedStep]:
     """Returns the steps that a shutdown leaves PAUSED, as far as the definition itself says so."""
     return [step for step in definition.steps if _pauses(step, definition.on_shutdown)]
 
 
-def _pauses(step: StepWish, usual: str | None) -> bool:
-    wish = step.wishes.get("on_shutdown", usual)
-    if wish in ("pause", "resume"):
-        return bool(wish == "pause")
-    return "target" in step.wishes or (step.wishes.get("retry_policy") or {}).get("max_attempts") == 0
+def _pauses(step: RequestedStep, usual: str | None) -> bool:
+    option = step.options.get("on_shutdown", usual)
+    if option in ("pause", "resume"):
+        return bool(option == "pause")
+    return "target" in step.options or (step.options.get("retry_policy") or {}).get("max_attempts") == 0
 
 
 @lru_cache(maxsize=4096)
@@ -343,41 +344,41 @@ def _note(value: object) -> str | None:
 # --- steps --------------------------------------------------------------------------------------------------------
 
 
-def _steps(value: object) -> tuple[StepWish, ...]:
+def _steps(value: object) -> tuple[RequestedStep, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence):
         refuse("steps", f"must be a list of steps, not {type(value).__name__}")
     if not value:
         refuse("steps", "must have at least one step: each is a task or a template")
     if len(value) > MOST_STEPS:
         refuse("steps", f"has {len(value)} steps, the limit is {MOST_STEPS}: let one task do more")
-    steps: list[StepWish] = []
+    steps: list[RequestedStep] = []
     for n, given in enumerate(value):
         steps.append(_step(given, f"steps[{n}]", steps[-1].index + 1 if steps else 0))
     return _named(value, steps)
 
 
-def _step(given: object, place: str, usual_index: int) -> StepWish:
+def _step(given: object, place: str, usual_index: int) -> RequestedStep:
     if not isinstance(given, Mapping):
         refuse(place, f'must be a step, like {{"task": "story.generate"}}, not {type(given).__name__}')
-    wishes = {name: value for name, value in given.items() if value is not None}
-    _refuse_unknown(wishes, ("index", "name", "task", "template", "params", *WISHES), "a step", f"{place}.")
-    if ("task" in wishes) == ("template" in wishes):
+    fields = {name: value for name, value in given.items() if value is not None}
+    _refuse_unknown(fields, ("index", "name", "task", "template", "params", *OPTIONS), "a step", f"{place}.")
+    if ("task" in fields) == ("template" in fields):
         raise BadInput(f"{place}.task: give a task or a template, not both", field=f"{place}.task")
-    index = wishes.get("index", usual_index)
+    index = fields.get("index", usual_index)
     if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index <= 1_000_000:
         refuse(
             f"{place}.index", f"must be a whole number from 0, not {index!r}: steps with the same index run together"
         )
-    task = check_task_name(wishes["task"], field=f"{place}.task") if "task" in wishes else None
-    template = _template(wishes["template"], f"{place}.template") if "template" in wishes else None
-    name = check_name(wishes["name"], field=f"{place}.name") if "name" in wishes else str(task or template)
-    if not isinstance(wishes.get("continue_on_failure", False), bool):
+    task = check_task_name(fields["task"], field=f"{place}.task") if "task" in fields else None
+    template = _template(fields["template"], f"{place}.template") if "template" in fields else None
+    name = check_name(fields["name"], field=f"{place}.name") if "name" in fields else str(task or template)
+    if not isinstance(fields.get("continue_on_failure", False), bool):
         refuse(f"{place}.continue_on_failure", "must be true or false")
-    options = _params({name: wishes[name] for name in WISHES if name in wishes}, place)
-    return StepWish(index, name, task, template, _params(wishes.get("params", {}), f"{place}.params"), options)
+    options = _params({name: fields[name] for name in OPTIONS if name in fields}, place)
+    return RequestedStep(index, name, task, template, _params(fields.get("params", {}), f"{place}.params"), options)
 
 
-def _named(given: Sequence[Any], steps: Sequence[StepWish]) -> tuple[StepWish, ...]:
+def _named(given: Sequence[Any], steps: Sequence[RequestedStep]) -> tuple[RequestedStep, ...]:
     """Returns the steps with unique names.
 
     Given names must be unique. A step without a name gets its task's name, with a number if that is taken.
@@ -394,11 +395,11 @@ def _named(given: Sequence[Any], steps: Sequence[StepWish]) -> tuple[StepWish, .
     )
 
 
-def _renamed(step: StepWish, name: str) -> StepWish:
-    return StepWish(step.index, name, step.task, step.template, step.params, step.wishes)
+def _renamed(step: RequestedStep, name: str) -> RequestedStep:
+    return RequestedStep(step.index, name, step.task, step.template, step.params, step.options)
 
 
-def stages_of(steps: Sequence[StepWish]) -> list[int]:
+def stages_of(steps: Sequence[RequestedStep]) -> list[int]:
     """Returns the stage of each step: the rank of its index."""
     order = sorted({step.index for step in steps})
     return [order.index(step.index) for step in steps]

@@ -188,7 +188,7 @@ def next_due(definition: Definition, anchor: int, schedule_id: int, after: int) 
 
 
 @dataclass(frozen=True, slots=True)
-class TickWish:
+class PlannedTick:
     """The decision about a nominal time, or about neighbours with the same decision (first, last, count).
 
     `waits` means that the execution starts after the schedule's last unfinished one, `cancels` that it cancels the
@@ -209,7 +209,7 @@ class Decision:
     """The decisions about all nominal times up to `until`; `next_at` is when the next one is due."""
 
     until: int
-    ticks: tuple[TickWish, ...]
+    ticks: tuple[PlannedTick, ...]
     next_at: int | None
 
 
@@ -284,7 +284,7 @@ def _due(
 
 def _caught_up(
     definition: Definition, times: Times, after: int, until: int, now: int, before: _Executions
-) -> list[TickWish]:
+) -> list[PlannedTick]:
     """Decides ticks that came while no scheduler ran."""
     match definition.catch_up:
         case "none":
@@ -300,59 +300,59 @@ def _caught_up(
     return [*missed, *_chain(chosen, definition.overlap, before)]
 
 
-def _chain(chosen: Sequence[int], overlap: str, before: _Executions) -> list[TickWish]:
+def _chain(chosen: Sequence[int], overlap: str, before: _Executions) -> list[PlannedTick]:
     """Fires caught-up ticks one after another; only with `allow` does the first start beside running ones."""
     found = [
-        TickWish(nominal, nominal, 1, "FIRED", waits=n > 0 or overlap != "allow") for n, nominal in enumerate(chosen)
+        PlannedTick(nominal, nominal, 1, "FIRED", waits=n > 0 or overlap != "allow") for n, nominal in enumerate(chosen)
     ]
     before.waiting = before.waiting or len(chosen) > 1 or (before.active and bool(chosen))
     before.active = before.active or bool(chosen)
     return found
 
 
-def _one(nominal: int, overlap: str, before: _Executions) -> TickWish:
+def _one(nominal: int, overlap: str, before: _Executions) -> PlannedTick:
     if overlap == "allow" or not before.active:
         before.active = True
-        return TickWish(nominal, nominal, 1, "FIRED")
+        return PlannedTick(nominal, nominal, 1, "FIRED")
     if before.room > 0:
         before.room -= 1
         before.waiting = True
-        return TickWish(nominal, nominal, 1, "FIRED", waits=True)
+        return PlannedTick(nominal, nominal, 1, "FIRED", waits=True)
     if overlap == "skip" or before.waiting:
-        return TickWish(nominal, nominal, 1, "SKIPPED", OVERLAP)
+        return PlannedTick(nominal, nominal, 1, "SKIPPED", OVERLAP)
     before.waiting = True
-    return TickWish(nominal, nominal, 1, "FIRED", waits=True, cancels=overlap == "cancel_running")
+    return PlannedTick(nominal, nominal, 1, "FIRED", waits=True, cancels=overlap == "cancel_running")
 
 
-def _span(times: Times, after: int, until: int, outcome: str, reason: str | None = None) -> list[TickWish]:
+def _span(times: Times, after: int, until: int, outcome: str, reason: str | None = None) -> list[PlannedTick]:
     """Returns one decision for all ticks of a span."""
     count = times.count(after, until)
     first = times.next(after) if count else None
     if first is None:
         return []
-    return [TickWish(first, times.last(after, until, 1)[0], count, outcome, reason)]
+    return [PlannedTick(first, times.last(after, until, 1)[0], count, outcome, reason)]
 
 
-def _before_start(definition: Definition, anchor: int, after: int, until: int) -> list[TickWish]:
+def _before_start(definition: Definition, anchor: int, after: int, until: int) -> list[PlannedTick]:
     if definition.start is None or after >= definition.start - 1:
         return []
     return _span(every_time(definition, anchor), after, min(until, definition.start - 1), "SKIPPED", OUTSIDE)
 
 
-def _after_end(definition: Definition, anchor: int, after: int, until: int) -> list[TickWish]:
+def _after_end(definition: Definition, anchor: int, after: int, until: int) -> list[PlannedTick]:
     if definition.end is None or until <= definition.end:
         return []
     return _span(every_time(definition, anchor), max(after, definition.end), until, "SKIPPED", OUTSIDE)
 
 
-def _shared(wishes: Sequence[TickWish]) -> list[TickWish]:
+def _shared(ticks: Sequence[PlannedTick]) -> list[PlannedTick]:
     """Merges neighbours with the same decision into one row; a fired tick keeps its own row."""
-    found: list[TickWish] = []
-    for (outcome, reason), group in groupby(wishes, key=lambda wish: (wish.outcome, wish.reason)):
+    found: list[PlannedTick] = []
+    for (outcome, reason), group in groupby(ticks, key=lambda tick: (tick.outcome, tick.reason)):
         some = list(group)
         if outcome == "FIRED":
             found += some
         else:
-            count = sum(wish.count for wish in some)
-            found.append(TickWish(some[0].nominal_at, some[-1].until, count, outcome, reason))
+            count = sum(tick.count for tick in some)
+            found.append(PlannedTick(some[0].nominal_at, some[-1].until, count, outcome, reason))
     return found

@@ -37,11 +37,11 @@ def failure_kind(name: str | None, *, label: str = "failure_kind") -> str | None
 
 def target_states(names: Sequence[str], *, label: str = "state") -> frozenset[TargetState]:
     """Parses names of target states, in any case, as a list or separated by commas."""
-    wished = [part.strip().lower() for name in names for part in name.split(",")]
+    requested = [part.strip().lower() for name in names for part in name.split(",")]
     known = [state.value for state in TargetState]
-    for name in wished:
+    for name in requested:
         if name not in known:
             near = closest(name, known)
             hint = f"did you mean {near}?" if near else f"one of {', '.join(known)}"
             raise BadInput(f"{label}: there is no target state {name!r}", hint=hint, field="state")
-    return frozenset(map(TargetState, wished))
+    return frozenset(map(TargetState, requested))

@@ -50,7 +50,7 @@ class GroupView:
     group: Group
     counts: dict[str, int]
     started_at: int | None
-    told: tuple[StepView, ...]
+    listed: tuple[StepView, ...]
     steps: tuple[StepView, ...] = ()
 
     @property
@@ -59,7 +59,7 @@ class GroupView:
 
         A step on hold counts once its stage is open.
         """
-        return [step for step in self.told if self._holds(step)]
+        return [step for step in self.listed if self._holds(step)]
 
     def _holds(self, step: StepView) -> bool:
         if step.status in (State.PAUSED, State.ERROR):
@@ -69,7 +69,7 @@ class GroupView:
     @property
     def failed(self) -> list[StepView]:
         """Returns the first steps that failed in this group itself."""
-        return [step for step in self.told if step.status is State.FAILED and not step.linked]
+        return [step for step in self.listed if step.status is State.FAILED and not step.linked]
 
 
 def group_view(tx: Tx, tenant_id: int, group_id: int, kind: str | None = None) -> GroupView:
@@ -115,7 +115,7 @@ def _views(tx: Tx, found: Sequence[Group]) -> list[GroupView]:
         return []
     tx.run("pin_plans")
     ids = {"ids": json.dumps([group.id for group in found])}
-    counted, told = tx.run_all(("count_steps", ids), ("steps_to_tell", ids))
+    counted, listed = tx.run_all(("count_steps", ids), ("steps_to_tell", ids))
     counts: dict[int, dict[str, int]] = {group.id: {} for group in found}
     began: dict[int, int] = {}
     for group_id, status, count, first in counted:
@@ -123,7 +123,7 @@ def _views(tx: Tx, found: Sequence[Group]) -> list[GroupView]:
         if first is not None:
             began[group_id] = min(first, began.get(group_id, first))
     named: dict[int, list[StepView]] = {group.id: [] for group in found}
-    for group_id, *step in told:
+    for group_id, *step in listed:
         named[group_id].append(_step(step))
     return [GroupView(one, counts[one.id], began.get(one.id), tuple(named[one.id])) for one in found]
 

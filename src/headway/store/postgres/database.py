@@ -59,7 +59,7 @@ class PostgresDatabase(Database):
         # Behind a pooler each transaction may get another server connection, without the statements prepared before.
         self.prepare = None if listen else 0
         self.pool = self._new_pool()
-        self.surroundings: SessionFacts | None = None
+        self.session_facts: SessionFacts | None = None
         self.opening = threading.Lock()
         self.closed = False
         self.number = secrets.token_hex(8)
@@ -163,7 +163,7 @@ class PostgresDatabase(Database):
             own = session.settle(connection, found)
         if own:
             found = replace(found, optional=session.can_check_clients(connection))
-        self.surroundings = self.surroundings or found
+        self.session_facts = self.session_facts or found
 
     @staticmethod
     def connect(url: str) -> Session:
@@ -173,9 +173,9 @@ class PostgresDatabase(Database):
 
     def _configure(self, connection: Session) -> None:
         """Configures a new connection of the pool, by the facts that `_reach` read."""
-        assert self.surroundings is not None
-        with session.patient(connection) if self.surroundings.hurried else nullcontext():
-            session.settle(connection, self.surroundings)
+        assert self.session_facts is not None
+        with session.patient(connection) if self.session_facts.hurried else nullcontext():
+            session.settle(connection, self.session_facts)
 
     def begin(self, label: str, more: str = "") -> PostgresTx:
         """Begins a transaction that may write.
@@ -213,7 +213,7 @@ class PostgresDatabase(Database):
 
     def _local(self, connection: Session, idle: int) -> str:
         """Returns the settings of a transaction on a shared session."""
-        return "" if connection.own or self.surroundings is None else self.surroundings.local_text(idle)
+        return "" if connection.own or self.session_facts is None else self.session_facts.local_text(idle)
 
     def _discard(self, tx: PostgresTx) -> None:
         tx.connection.close()
@@ -307,13 +307,13 @@ class PostgresDatabase(Database):
 
     def run_on(self, connection: Any, name: str, params: Mapping[str, object]) -> list[Row]:
         given = {**params, **({"now": self.clock.now()} if self.frozen else {})}
-        return caller_connection.run(connection, self.texts[name], given, self._surroundings())
+        return caller_connection.run(connection, self.texts[name], given, self._session_facts())
 
-    def _surroundings(self) -> SessionFacts:
-        if self.surroundings is None:
+    def _session_facts(self) -> SessionFacts:
+        if self.session_facts is None:
             with self.read():
-                assert self.surroundings is not None
-        return self.surroundings
+                assert self.session_facts is not None
+        return self.session_facts
 
     def judge_lock(self, error: LockTaken) -> None:
         locks.judge(self, error)

@@ -35,7 +35,7 @@ class PostgresWaiter(Waiter):
         self.event.clear()
         return woken
 
-    def nudge(self) -> None:
+    def wake(self) -> None:
         self.event.set()
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ class Listener(threading.Thread):
 
     def _wake_all(self) -> None:
         for waiter in list(self.database.waiters):
-            waiter.nudge()
+            waiter.wake()
 
     def stop(self) -> None:
         self.ended.set()

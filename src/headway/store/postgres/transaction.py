@@ -131,13 +131,13 @@ class PostgresTx(Tx):
 
     def run_alone(self, name: str, params: Mapping[str, object]) -> list[Row]:
         """Runs a single-statement transaction in one round trip, on a shared session."""
-        assert self.database.surroundings is not None
+        assert self.database.session_facts is not None
         try:
             with self._committing(), round_trip(self.connection):
                 self.connection.execute("begin isolation level read committed read write")
-                if self.database.surroundings.hurried:
+                if self.database.session_facts.hurried:
                     self.connection.execute("set local statement_timeout = 0")
-                self.connection.execute(*session.local_call(self.database.surroundings))
+                self.connection.execute(*session.local_call(self.database.session_facts))
                 sent = [self._send(text, params) for text in self.texts[name]]
                 self.connection.execute("commit")
         except HeadwayError:

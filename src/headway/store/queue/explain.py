@@ -84,18 +84,18 @@ class ExplainInputs:
         # Jobs further back cannot delay the beginning of the queue.
         self.line = [queued_job(job) for job in asked] if first else self._line(tenant_id)
         self.targets = sorted({job.target_id for job in asked if job.target_id is not None})
-        self.foresight = ClaimDryRun(tx, list(hands.values()), targets={*self.targets, *_targets(self.line)})
-        self.capacity, self.picks = self.foresight.play()
-        self.now = self.foresight.view.now
+        self.dry_run = ClaimDryRun(tx, list(hands.values()), targets={*self.targets, *_targets(self.line)})
+        self.capacity, self.picks = self.dry_run.play()
+        self.now = self.dry_run.view.now
         self.running = [RunningClaim(*row) for row in tx.run("running_jobs")]
         self.reservations = self._reservations()
         wanted = {job.bucket_id for job in asked} | {one.bucket_id for one in self.line}
-        self.buckets = self.foresight.buckets(wanted)
-        self.scene = self._scene()
+        self.buckets = self.dry_run.buckets(wanted)
+        self.snapshot = self._snapshot()
 
     def _reservations(self) -> tuple[ActiveReservation, ...]:
         """Returns the reservations that a claim would find active."""
-        active = {one.id: one.granted_at is not None for one in self.foresight.reserved}
+        active = {one.id: one.granted_at is not None for one in self.dry_run.reserved}
         found = holders(self.tx) if active else []
         return tuple(one._replace(granted=active[one.id]) for one in found if one.id in active)
 
@@ -105,7 +105,7 @@ class ExplainInputs:
 
     # --- why ---
 
-    def _scene(self) -> QueueSnapshot:
+    def _snapshot(self) -> QueueSnapshot:
         pauses = {owner: Pause(*facts) for owner, *facts in self.tx.run("pauses", tenant_id=self.tenant_id)}
         held = [job.id for job in self.asked if job.status in (State.PAUSED, State.ERROR)]
         return QueueSnapshot(
@@ -116,7 +116,7 @@ class ExplainInputs:
             self._lanes(),
             self._targets(),
             self.reservations,
-            tuple(self.foresight.hands),
+            tuple(self.dry_run.hands),
             tuple(job._replace(open=self._is_open(job)) for job in self.line if queued(job, self.now)),
             self.buckets,
             tuple(self.picks),
@@ -152,19 +152,19 @@ class ExplainInputs:
                 number in self.capacity.closed,
                 frozenset(self.capacity.sharing.stages.get(number, ())),
             )
-            for number, lane in self.foresight.described.items()
+            for number, lane in self.dry_run.described.items()
         }
 
     def _running(self) -> Iterator[tuple[RunningClaim, Bucket]]:
         """Returns running jobs with the buckets under which they were claimed."""
         ids = {one.bucket_id for one in self.running}
-        buckets = {bucket.id: bucket for bucket in self.foresight.lanes.load(self.tx, ids)}
+        buckets = {bucket.id: bucket for bucket in self.dry_run.lanes.load(self.tx, ids)}
         return ((one, buckets[one.bucket_id]) for one in self.running)
 
     def _targets(self) -> dict[int, TargetLoad]:
         if not self.targets:
             return {}
-        ids, foresight = json.dumps(self.targets), self.foresight
+        ids, dry_run = json.dumps(self.targets), self.dry_run
         holders = {
             target: TargetHolder(job_id, State(status), since, reason)
             for target, job_id, status, since, reason in self.tx.run("target_holders", ids=ids)
@@ -174,8 +174,8 @@ class ExplainInputs:
                 name,
                 None if paused_at is None else Pause(paused_at, None, note),
                 holders.get(target),
-                foresight.firsts.get(target),
-                target in foresight.shut,
+                dry_run.firsts.get(target),
+                target in dry_run.shut,
             )
             for target, name, paused_at, note in self.tx.run("targets_by_id", ids=ids)
         }
@@ -183,7 +183,7 @@ class ExplainInputs:
     def _is_open(self, job: QueuedJob) -> bool:
         if job.target_id is None:
             return True
-        return self.foresight.fronts[job.target_id] == job.id and job.id not in self.capacity.barred
+        return self.dry_run.fronts[job.target_id] == job.id and job.id not in self.capacity.barred
 
     # --- when ---
 
@@ -192,7 +192,7 @@ class ExplainInputs:
 
         A job without an estimate is missing from the result.
         """
-        at_once = {job.id: Estimate(self.now, self.now) for job in wanted if job.id in self.scene.picked}
+        at_once = {job.id: Estimate(self.now, self.now) for job in wanted if job.id in self.snapshot.picked}
         inside = {one.id for one in self.line} - at_once.keys()
         later = {job.id for job in wanted if job.id in inside and self._comes(job)}
         return at_once | (estimates(later, self._forecast_input(), history(self.tx)) if later and self.workers else {})
@@ -202,15 +202,15 @@ class ExplainInputs:
 
     def _forecast_input(self) -> ForecastInput:
         """Returns the input of the forecast, with competing jobs of other tenants."""
-        view, lanes = self.foresight.view, self.foresight.lanes
+        view, lanes = self.dry_run.view, self.dry_run.lanes
         line = [one for one in (*self.line, *self._others()) if one.waits(self.now)]
-        buckets = self.foresight.buckets({one.bucket_id for one in line})
+        buckets = self.dry_run.buckets({one.bucket_id for one in line})
         return ForecastInput(
             self.now,
             line,
             buckets,
             [self._occupant(one, bucket) for one, bucket in self._running()],
-            [(hand.tasks, hand.free) for hand in self.foresight.hands],
+            [(hand.tasks, hand.free) for hand in self.dry_run.hands],
             view.capacity,
             self.reservations,
             view.paused,
@@ -218,7 +218,7 @@ class ExplainInputs:
             None if lanes.concurrency.aging is None else micros(lanes.concurrency.aging),
             frozenset(view.policy),
             view.limits,
-            self.foresight.stored_turns({bucket.tenant_id for bucket in buckets.values()}),
+            self.dry_run.stored_turns({bucket.tenant_id for bucket in buckets.values()}),
         )
 
     def _others(self) -> Iterator[QueuedJob]:

@@ -37,9 +37,9 @@ def read_concurrency(tx: Tx) -> tuple[Concurrency, int]:
     return Concurrency(**{**stored, "limits": tuple(sorted(stored["limits"].items()))}), int(found[0][1])
 
 
-def save_concurrency(tx: Tx, wished: Concurrency, actor: Actor) -> None:
+def save_concurrency(tx: Tx, requested: Concurrency, actor: Actor) -> None:
     """Stores the concurrency settings. The claim lock must be held."""
-    value = {**asdict(wished), "limits": dict(wished.limits)}
+    value = {**asdict(requested), "limits": dict(requested.limits)}
     ((version,),) = tx.run("save_setting", name=SETTING, value=json.dumps(value))
     _record(tx, "concurrency", SETTING_ID, version, "concurrency.changed", actor, value)
 

@@ -83,10 +83,11 @@ def _waiting(
 ) -> list[WaitingJob]:
     if not found:
         return []
-    around = _surroundings(tx, tenant_id, found, lives, first=first)
+    around = _explain_inputs(tx, tenant_id, found, lives, first=first)
     starts = around.estimates(found) if foresee else {}
     return [
-        WaitingJob(one, blockers(one.job, around.scene), starts.get(one.job.id)) for one in views(tx, tenant_id, found)
+        WaitingJob(one, blockers(one.job, around.snapshot), starts.get(one.job.id))
+        for one in views(tx, tenant_id, found)
     ]
 
 
@@ -143,13 +144,13 @@ def explain_all(tx: Tx, tenant_id: int, ids: Sequence[int], *, lives: Lives) -> 
         return {}
     tx.run("pin_plans")
     found = views_of(tx, tenant_id, ids)
-    around = _surroundings(tx, tenant_id, [one.job for one in found], lives)
+    around = _explain_inputs(tx, tenant_id, [one.job for one in found], lives)
     starts = around.estimates([one.job for one in found])
     return {one.job.id: _explained(tx, one, around, starts.get(one.job.id)) for one in found}
 
 
 def _explained(tx: Tx, one: JobView, around: ExplainInputs, start: Estimate | None) -> Explanation:
-    found = blockers(one.job, around.scene)
+    found = blockers(one.job, around.snapshot)
     found = [_closed_stage(tx, one.job) if blocker.kind == "stage" else blocker for blocker in found]
     return Explanation(one.job.id, one.job.status.name, one.rank, tuple(found), start, around.now)
 
@@ -160,7 +161,7 @@ def _closed_stage(tx: Tx, job: JobRecord) -> Blocker:
     return stage_blocker(group, members)
 
 
-def _surroundings(
+def _explain_inputs(
     tx: Tx, tenant_id: int, asked: Sequence[JobRecord], lives: Lives, *, first: bool = False
 ) -> ExplainInputs:
     living = [worker for worker in workers(tx, within=0.0) if lives(worker)]

@@ -10,7 +10,7 @@ import apsw
 from headway.errors import Refused, Unreachable
 from headway.store.db import FileUnusable
 from headway.store.sqlite import busy
-from headway.store.transfer.seal import SAID
+from headway.store.transfer.seal import MESSAGE
 
 
 def ours(error: apsw.Error) -> Exception:
@@ -35,7 +35,7 @@ def ours(error: apsw.Error) -> Exception:
             return Unreachable("the disk is full", hint="free some space; nothing was changed")
         case apsw.IOError() | apsw.CantOpenError():
             return FileUnusable("the database file cannot be read or written", cause=str(error))
-        case apsw.ConstraintError() if str(error).startswith(SAID):
+        case apsw.ConstraintError() if str(error).startswith(MESSAGE):
             return Refused(f"{error}", hint="set `database` to that address", code="moved")
     return error
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # A write to the log precedes the visibility of its commit: a waiter polls for the commit for this long.
 VISIBLE_WITHIN = 0.02
 POLL_WITHOUT_INOTIFY = 0.01
-NUDGED_WITHIN = 0.001
+WOKEN_WITHIN = 0.001
 _WAKE = (1).to_bytes(8, sys.byteorder)
 
 
@@ -46,8 +46,8 @@ class SqliteWaiter(Waiter):
         self.seen = database.foreign_commits()
         self.suspicious_until = 0.0
         self.reading, self.writing = _wake_descriptors()
-        self.nudges = select.poll()
-        self.nudges.register(self.reading, select.POLLIN)
+        self.wakes = select.poll()
+        self.wakes.register(self.reading, select.POLLIN)
         self.poll = select.poll()
         self.poll.register(self.reading, select.POLLIN)
         self.watch = self._watch_log()
@@ -67,7 +67,7 @@ class SqliteWaiter(Waiter):
         deadline = time.monotonic() + seconds
         # The log also changes at this process's own commits. A busy process is woken by its own work, so wait for that
         # before polling.
-        if self.nudges.poll(max(0.0, min(seconds, NUDGED_WITHIN)) * 1000):
+        if self.wakes.poll(max(0.0, min(seconds, WOKEN_WITHIN)) * 1000):
             self._drain(self.reading)
             return True
         timeout, step = 0.0, 0.001
@@ -108,7 +108,7 @@ class SqliteWaiter(Waiter):
         except BlockingIOError:
             return False
 
-    def nudge(self) -> None:
+    def wake(self) -> None:
         # Under the lock, because a closed descriptor's number may belong to another file by now.
         with self.lock:
             if not self.closed:

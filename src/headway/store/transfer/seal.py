@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 TABLE = "hw_moved"
 # The beginning of the guards' message, by which the driver's error is recognised.
-SAID = "this database is closed: its data went to "
+MESSAGE = "this database is closed: its data went to "
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +110,12 @@ def _path(tx: Tx) -> str:
 
 def close(tx: Tx, seal: Seal, tables: Iterable[str]) -> None:
     """Seals the file: from the commit on, every write is refused."""
-    said = "'" + f"{SAID}{seal.url}".replace("'", "''") + "'"
+    message = "'" + f"{MESSAGE}{seal.url}".replace("'", "''") + "'"
     _drop_guards(tx)  # left by a seal lifted by hand, with its address
     run(tx, "make_seal")
     for table in tables:
         for verb in ("insert", "update", "delete"):
-            run(tx, "guard", {"table": table, "verb": verb, "said": said})
+            run(tx, "guard", {"table": table, "verb": verb, "message": message})
     run(tx, "close", id=seal.id, url=seal.url, began_at=seal.began_at)
 
 

@@ -166,13 +166,13 @@ def record(tx: Tx, reports: Sequence[DeliveryReport], actor: Actor, random: Rand
     """
     receivers = endpoints.lock_all(tx, {one.leased.delivery.endpoint_id for one in reports} - {0})
     now = endpoints.now(tx)
-    told = {one.leased.delivery.id: one for one in reports}
-    locked = [Delivery(*row) for row in tx.run("lock_deliveries", ids=json.dumps(sorted(told)))]
-    landed = [one for one in locked if one.lease_by is not None and one.fence == told[one.id].leased.delivery.fence]
+    by_id = {one.leased.delivery.id: one for one in reports}
+    locked = [Delivery(*row) for row in tx.run("lock_deliveries", ids=json.dumps(sorted(by_id)))]
+    landed = [one for one in locked if one.lease_by is not None and one.fence == by_id[one.id].leased.delivery.fence]
     tries: list[tuple[Delivery, Try]] = []
     changed: list[tuple[Delivery, Delivery]] = []
     for one in landed:
-        report = told[one.id]
+        report = by_id[one.id]
         usable = _judge(tx, receivers, one.endpoint_id, report, actor, now)
         tries.append((one, _numbered(report.tried, _number(one))))
         changed.append((one, after_try(one, report.outcome, usable=usable, now=now, random=random)))
@@ -233,7 +233,7 @@ def _save(tx: Tx, changed: Sequence[tuple[Delivery, Delivery]], actor: Actor) ->
 
 
 def _event(one: Delivery, kind: str, version: int, actor: Actor, **facts: object) -> NewEvent:
-    told = {
+    recorded = {
         "webhook": one.endpoint_id or None,
         "event": one.event,
         "job": one.job_id,
@@ -242,7 +242,7 @@ def _event(one: Delivery, kind: str, version: int, actor: Actor, **facts: object
         "error": one.last_error if kind == "failed" else None,
         **facts,
     }
-    data = json.dumps({name: fact for name, fact in told.items() if fact is not None}, separators=(",", ":"))
+    data = json.dumps({name: fact for name, fact in recorded.items() if fact is not None}, separators=(",", ":"))
     return NewEvent(f"delivery.{kind}", actor, tenant_id=one.tenant_id, thing_id=one.id, version=version, data=data)
 
 

@@ -18,9 +18,9 @@ from headway.verify.report import Finding
 
 PER_PAGE = 500
 MOST_LOST = 10
-TOLD = {"job.completed", "job.resolved", "job.failed", "job.skipped", "job.cancelled", "job.paused", "job.error"}
-TOLD |= {"job.exhausted", "group.finished", "execution.finished", "execution.held"}
-TOLD |= {"schedule.tick.skipped", "schedule.tick.missed"}
+SENT_KINDS = {"job.completed", "job.resolved", "job.failed", "job.skipped", "job.cancelled", "job.paused", "job.error"}
+SENT_KINDS |= {"job.exhausted", "group.finished", "execution.finished", "execution.held"}
+SENT_KINDS |= {"schedule.tick.skipped", "schedule.tick.missed"}
 NAMES = {
     "job.completed": "job.run.completed",
     "job.resolved": "job.run.completed",
@@ -64,7 +64,7 @@ class Tried(NamedTuple):
     digest: str
 
     @property
-    def told(self) -> bool:
+    def finished(self) -> bool:
         """True if the outcome is recorded; False if the sender died before."""
         return bool(self.digest)
 
@@ -105,10 +105,10 @@ def _each(history: History) -> Iterator[Finding]:
         tries = map(Tried._make, history.tx.run("verify_tries", **span))
         tried = {number: list(group) for number, group in groupby(tries, key=lambda tried: tried.delivery_id)}
         events = history.tx.run("verify_delivery_events", **span)
-        said = {number: list(group) for number, group in groupby(events, key=lambda event: event[0])}
+        recorded = {number: list(group) for number, group in groupby(events, key=lambda event: event[0])}
         for row in rows:
             history.counted["deliveries"] += 1
-            for text in _wrong(history, row, tried.get(row.id, []), said.get(row.id, [])):
+            for text in _wrong(history, row, tried.get(row.id, []), recorded.get(row.id, [])):
                 yield Finding("I-17", f"delivery {row.id}", text)
             for text in _strangers(row):
                 yield Finding("I-18", f"delivery {row.id}", f"it belongs to tenant {row.tenant_id}, {text}")
@@ -116,26 +116,26 @@ def _each(history: History) -> Iterator[Finding]:
 
 
 def _wrong(history: History, row: Row, tries: Sequence[Tried], events: Sequence[Any]) -> Iterator[str]:
-    told = [one for one in tries if one.told]
+    finished = [one for one in tries if one.finished]
     if row.found_event is None and not any(history.pruned.values()):
         yield f"its event {row.event_id} does not exist"
-    if row.kind is not None and row.kind not in (TOLD if row.event != "webhook.test" else {"webhook.tested"}):
+    if row.kind is not None and row.kind not in (SENT_KINDS if row.event != "webhook.test" else {"webhook.tested"}):
         yield f"its event {row.event_id} is {row.kind}, which is not a webhook event"
     if row.tries > row.max_tries or row.lost > MOST_LOST:
         yield f"it was tried {row.tries} times and lost {row.lost} times, of at most {row.max_tries} and {MOST_LOST}"
-    if [one.number for one in tries] != list(range(1, row.tries + row.lost + 1)) or len(told) != row.tries:
+    if [one.number for one in tries] != list(range(1, row.tries + row.lost + 1)) or len(finished) != row.tries:
         numbers = [one.number for one in tries]
         counted = f"it was tried {row.tries} times and lost {row.lost} times"
-        yield f"{counted}; its log has {numbers}, {len(told)} of them with an outcome"
-    yield from _bytes(row, told)
-    yield from _end(history, row, told)
-    yield from _said(row, events)
+        yield f"{counted}; its log has {numbers}, {len(finished)} of them with an outcome"
+    yield from _bytes(row, finished)
+    yield from _end(history, row, finished)
+    yield from _wrong_outcomes(row, events)
 
 
-def _bytes(row: Row, told: Sequence[Tried]) -> Iterator[str]:
+def _bytes(row: Row, finished: Sequence[Tried]) -> Iterator[str]:
     """Yields tries, or a replay, with another id or other bytes."""
     digest = hashlib.sha256(row.body.encode()).hexdigest() if row.body is not None else None
-    for one in told:
+    for one in finished:
         if one.message_id != row.message_id:
             yield f"try {one.number} has id {one.message_id}, its delivery has {row.message_id}"
         if one.digest != digest:
@@ -145,10 +145,10 @@ def _bytes(row: Row, told: Sequence[Tried]) -> Iterator[str]:
         yield f"it repeats delivery {row.replay_of}, with another id or body"
 
 
-def _end(history: History, row: Row, told: Sequence[Tried]) -> Iterator[str]:
-    arrived = [one.number for one in told if one.error is None and 200 <= (one.status_code or 0) < 300]
-    if row.status == "DELIVERED" and (not told or arrived != [told[-1].number]):
-        yield f"it is DELIVERED; of its {len(told)} tries these arrived: {arrived}"
+def _end(history: History, row: Row, finished: Sequence[Tried]) -> Iterator[str]:
+    arrived = [one.number for one in finished if one.error is None and 200 <= (one.status_code or 0) < 300]
+    if row.status == "DELIVERED" and (not finished or arrived != [finished[-1].number]):
+        yield f"it is DELIVERED; of its {len(finished)} tries these arrived: {arrived}"
     if row.status != "DELIVERED" and arrived:
         yield f"it is {row.status}, and try {arrived[0]} arrived"
     if row.status == "PENDING" and row.tries >= row.max_tries:
@@ -157,7 +157,7 @@ def _end(history: History, row: Row, told: Sequence[Tried]) -> Iterator[str]:
         yield "it is PENDING, and everything is expected to have ended"
 
 
-def _said(row: Row, events: Sequence[Any]) -> Iterator[str]:
+def _wrong_outcomes(row: Row, events: Sequence[Any]) -> Iterator[str]:
     """Yields a wrong event: the first is the end, all others are replays."""
     kinds = [kind for _, _, kind in events]
     ended = {"PENDING": [], "DELIVERED": ["delivery.delivered"], "FAILED": ["delivery.failed"]}[row.status]
@@ -177,7 +177,7 @@ def _strangers(row: Row) -> Iterator[str]:
 # --- the deliveries of each event ---------------------------------------------------------------------------------
 
 
-class Wish(NamedTuple):
+class SubscriptionState(NamedTuple):
     """The filters of an endpoint from one of its events on; None if it is off."""
 
     event_id: int
@@ -188,10 +188,10 @@ class Wish(NamedTuple):
 class Receiver(NamedTuple):
     id: int
     tenant_id: int
-    wishes: list[Wish]
+    states: list[SubscriptionState]
 
     def wanted(self, news: News, name: str) -> bool:
-        before = [wish for wish in self.wishes if wish.event_id < news.id]
+        before = [state for state in self.states if state.event_id < news.id]
         return bool(before) and before[-1].wanted is not None and _wants(before[-1].wanted, name)
 
     def unsure(self, news: News, settle: int) -> bool:
@@ -199,7 +199,7 @@ class Receiver(NamedTuple):
 
         Transactions then need not have seen the change in the order of the events' ids.
         """
-        return settle > 0 and any(abs(wish.at - news.at) <= settle for wish in self.wishes)
+        return settle > 0 and any(abs(state.at - news.at) <= settle for state in self.states)
 
 
 def _complete(history: History) -> Iterator[Finding]:
@@ -207,11 +207,11 @@ def _complete(history: History) -> Iterator[Finding]:
     after = 0
     while rows := [News._make(row) for row in history.tx.run("verify_news", after=after, limit=PER_PAGE)]:
         upto = rows[-1].id
-        told: dict[int, Counter[tuple[int, str]]] = {}
+        delivered: dict[int, Counter[tuple[int, str]]] = {}
         for event_id, endpoint_id, name, count in history.tx.run("verify_told", after=after, upto=upto):
-            told.setdefault(event_id, Counter())[endpoint_id, name] += count
+            delivered.setdefault(event_id, Counter())[endpoint_id, name] += count
         for news in rows:
-            for text in _compared(history, news, receivers, told.pop(news.id, Counter())):
+            for text in _compared(history, news, receivers, delivered.pop(news.id, Counter())):
                 yield Finding("I-17", f"event {news.id}", f"({news.kind}) {text}")
         after = upto
 
@@ -221,16 +221,16 @@ def _receivers(history: History) -> list[Receiver]:
     for number, event_id, at, kind, data, tenant_id in history.tx.run("verify_webhook_events"):
         facts = json.loads(data or "{}")
         live = kind in LIVE and facts.get("enabled", False)
-        wish = Wish(event_id, at, tuple(facts.get("events", ())) if live else None)
-        receivers.setdefault(number, Receiver(number, tenant_id, [])).wishes.append(wish)
+        state = SubscriptionState(event_id, at, tuple(facts.get("events", ())) if live else None)
+        receivers.setdefault(number, Receiver(number, tenant_id, [])).states.append(state)
     return list(receivers.values())
 
 
 def _compared(
-    history: History, news: News, receivers: Sequence[Receiver], told: Counter[tuple[int, str]]
+    history: History, news: News, receivers: Sequence[Receiver], delivered: Counter[tuple[int, str]]
 ) -> Iterator[str]:
     names = _names(news)
-    for (endpoint_id, name), count in told.items():
+    for (endpoint_id, name), count in delivered.items():
         if count > 1:
             yield f"{count} deliveries of {name} go to {_whom(endpoint_id)}"
         if name not in names:
@@ -240,17 +240,17 @@ def _compared(
             continue
         for name in names:
             wanted = receiver.tenant_id == news.tenant_id and receiver.wanted(news, name)
-            yield from _one(receiver.id, name, wanted=wanted, told=bool(told[receiver.id, name]))
+            yield from _one(receiver.id, name, wanted=wanted, delivered=bool(delivered[receiver.id, name]))
     options = json.loads(news.options) if news.options is not None and '"webhook_url"' in news.options else {}
     for name in names:
         wanted = "webhook_url" in options and _wants(options.get("webhook_events", ()), name)
-        yield from _one(0, name, wanted=wanted, told=bool(told[0, name]))
+        yield from _one(0, name, wanted=wanted, delivered=bool(delivered[0, name]))
 
 
-def _one(endpoint_id: int, name: str, *, wanted: bool, told: bool) -> Iterator[str]:
-    if wanted and not told:
+def _one(endpoint_id: int, name: str, *, wanted: bool, delivered: bool) -> Iterator[str]:
+    if wanted and not delivered:
         yield f"no delivery of {name} goes to {_whom(endpoint_id)}"
-    if told and not wanted:
+    if delivered and not wanted:
         yield f"a delivery of {name} goes to {_whom(endpoint_id)}, which has not subscribed to it"
 
 

@@ -281,9 +281,9 @@ def _unfinished(history: History, group: GroupHistory, course: _Course) -> Itera
 def _concluded(group: GroupHistory, course: _Course) -> Iterator[str]:
     row, finished = group.row, course.finished
     assert finished is not None
-    said = facts(finished.data)
-    if (row.status, row.error) != (said.get("status"), said.get("error")) or row.finished_at is None:
-        yield f"it ended {said.get('status')} ({finished.where}), its row says {row.status}, {row.error}"
+    recorded = facts(finished.data)
+    if (row.status, row.error) != (recorded.get("status"), recorded.get("error")) or row.finished_at is None:
+        yield f"it ended {recorded.get('status')} ({finished.where}), its row says {row.status}, {row.error}"
         return
     if bool(row.cancelled) != (course.cancelling is not None):
         yield f"its row says that it was {'' if row.cancelled else 'not '}cancelled, its events the opposite"

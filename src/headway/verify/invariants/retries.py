@@ -114,11 +114,11 @@ def _wait(job: JobHistory, parent: Parent) -> float:
 
     This is the delay that the failure set, and at least the policy's backoff unless an exception set it.
     """
-    said = facts(parent.end_data).get("retry_in")
+    recorded = facts(parent.end_data).get("retry_in")
     if parent.failure_kind == FREE:
-        return float(said or 0.0)
-    if parent.failure_kind == OWN_DELAY and said is not None:
-        return float(said)
+        return float(recorded or 0.0)
+    if parent.failure_kind == OWN_DELAY and recorded is not None:
+        return float(recorded)
     _, base, most = _policy(parent)
     backoff = base * 2.0 ** min(max(job.paid - 1, 0), 64)
-    return max(float(said or 0.0), backoff if most is None else min(backoff, most))
+    return max(float(recorded or 0.0), backoff if most is None else min(backoff, most))

@@ -15,32 +15,32 @@ from headway.verify.transitions import CANCELLED, COMPLETED, ERROR, FAILED, PAUS
 
 def check(history: History, job: JobHistory) -> Iterator[Finding]:
     asked: Event | None = None
-    wish: str | None = None
+    stop: str | None = None
     for event in job.events:
         if event.kind == "job.stop_requested":
             # A later request does not replace a cancel.
-            wish, asked = (wish, asked) if wish == "cancel" else (facts(event.data).get("stop"), event)
+            stop, asked = (stop, asked) if stop == "cancel" else (facts(event.data).get("stop"), event)
         elif asked is not None and event.status not in (None, RUNNING):
-            if not _follows(str(wish), event):
-                yield about_job("I-13", job.id, f"{wish} was requested ({asked.where}), but {event.where} followed")
-            wish = asked = None
+            if not _follows(str(stop), event):
+                yield about_job("I-13", job.id, f"{stop} was requested ({asked.where}), but {event.where} followed")
+            stop = asked = None
     if job.row is not None and job.events:
-        yield from _pending(history, job, wish, asked)
+        yield from _pending(history, job, stop, asked)
 
 
-def _follows(wish: str, event: Event) -> bool:
+def _follows(stop: str, event: Event) -> bool:
     if event.status in (COMPLETED, SKIPPED):
         return True
-    if wish == "cancel":
+    if stop == "cancel":
         return event.status == CANCELLED
     over_budget = facts(event.data).get("failure_kind") == "BUDGET"
     return event.status == PAUSED or (event.status in (ERROR, FAILED) and over_budget)
 
 
-def _pending(history: History, job: JobHistory, wish: str | None, asked: Event | None) -> Iterator[Finding]:
+def _pending(history: History, job: JobHistory, stop: str | None, asked: Event | None) -> Iterator[Finding]:
     assert job.row is not None
-    if job.row.stop != wish:
-        said = f"the last request is {wish} ({asked.where})" if asked else "it has no stop request"
-        yield about_job("I-13", job.id, f"{said}, but its row says {job.row.stop or 'nothing'}")
+    if job.row.stop != stop:
+        recorded = f"the last request is {stop} ({asked.where})" if asked else "it has no stop request"
+        yield about_job("I-13", job.id, f"{recorded}, but its row says {job.row.stop or 'nothing'}")
     elif history.quiet and asked is not None:
-        yield about_job("I-13", job.id, f"{wish} was requested ({asked.where}) and it is still {word(job.row.status)}")
+        yield about_job("I-13", job.id, f"{stop} was requested ({asked.where}) and it is still {word(job.row.status)}")

@@ -126,16 +126,16 @@ def check_tenants(history: History) -> Iterator[Finding]:
 
     The schema creates the first tenant, so it has no creation event.
     """
-    told: dict[int, tuple[int, bool, list[int | None]]] = {}
+    recorded: dict[int, tuple[int, bool, list[int | None]]] = {}
     for tenant_id, version, kind, data in history.tx.run("verify_tenant_events"):
-        _, active, limits = told.get(tenant_id, (0, True, [None] * len(LIMITS)))
+        _, active, limits = recorded.get(tenant_id, (0, True, [None] * len(LIMITS)))
         if kind in ("tenant.created", "tenant.edited"):
             limits = [facts(data).get(name) for name in LIMITS]
         elif kind in ("tenant.activated", "tenant.deactivated"):
             active = kind == "tenant.activated"
-        told[tenant_id] = version, active, limits
+        recorded[tenant_id] = version, active, limits
     for tenant_id, version, active, *limits in history.tx.run("verify_tenant_rows"):
-        last, was_active, led = told.get(tenant_id, (1, True, [None] * len(LIMITS)))
+        last, was_active, led = recorded.get(tenant_id, (1, True, [None] * len(LIMITS)))
         if version != last:
             text = f"its history ends with version {last}, its row has version {version}"
             yield Finding("I-02", f"tenant {tenant_id}", text)

@@ -145,13 +145,13 @@ def _next(reign: _Reign, after: int, until: int) -> int | None:
 
 
 def _reigns(row: ScheduleRow, events: list[ScheduleEvent]) -> Iterator[_Reign]:
-    told = [facts(event.data) for event in events]
-    ends = [*(int(one.get("decided_until", 0)) for one in told[1:]), row.decided_until]
-    for event, said, until in zip(events, told, ends, strict=True):
-        definition = said.get("definition") or {}
-        live = said.get("enabled") and event.kind != "schedule.deleted"
+    stored = [facts(event.data) for event in events]
+    ends = [*(int(one.get("decided_until", 0)) for one in stored[1:]), row.decided_until]
+    for event, recorded, until in zip(events, stored, ends, strict=True):
+        definition = recorded.get("definition") or {}
+        live = recorded.get("enabled") and event.kind != "schedule.deleted"
         clock = clockwork(definition, row.created_at) if live else None
-        yield _Reign(event, definition, clock, int(said.get("decided_until", 0)), until)
+        yield _Reign(event, definition, clock, int(recorded.get("decided_until", 0)), until)
 
 
 # --- the ledger of one schedule -----------------------------------------------------------------------------------
@@ -195,10 +195,15 @@ class _Ledger:
     def _recorded(self) -> Iterator[str]:
         """Yields differences between its events and its row, and steps back in time."""
         row, last = self.row, self.events[-1]
-        said = facts(last.data)
-        told = (last.version, said.get("definition"), bool(said.get("enabled")), last.kind == "schedule.deleted")
-        if told != (row.version, facts(row.definition), bool(row.enabled), row.deleted_at is not None):
-            yield f"its events lead to {told}, its row is at version {row.version} and differs"
+        recorded = facts(last.data)
+        stored = (
+            last.version,
+            recorded.get("definition"),
+            bool(recorded.get("enabled")),
+            last.kind == "schedule.deleted",
+        )
+        if stored != (row.version, facts(row.definition), bool(row.enabled), row.deleted_at is not None):
+            yield f"its events lead to {stored}, its row is at version {row.version} and differs"
         for reign in self.reigns:
             if reign.until < reign.after:
                 yield f"{reign.event.where} was decided up to {reign.after}, and later only up to {reign.until}"

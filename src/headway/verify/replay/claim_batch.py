@@ -32,20 +32,20 @@ class Batch:
     `later`: occupants of each lane that claims not judged yet brought.
     """
 
-    def __init__(self, board: ReplayState, claims: Iterable[Claimed]) -> None:
-        self.board = board
+    def __init__(self, state: ReplayState, claims: Iterable[Claimed]) -> None:
+        self.state = state
         self.brought: Counter[tuple[int, Occupant]] = Counter()
         for claim in claims:
             self.brought.update(self._places(claim))
         self.later = Counter(lane for place, n in self.brought.items() for lane in self._new(place, n))
 
     def _places(self, claim: Claimed) -> list[tuple[int, Occupant]]:
-        return [(lane, self.board.occupant(lane, claim.moment)) for lane in claim.bucket.lanes]
+        return [(lane, self.state.occupant(lane, claim.moment)) for lane in claim.bucket.lanes]
 
     def _new(self, place: tuple[int, Occupant], count: int) -> tuple[int, ...]:
         """Returns the lane if these claims alone brought the occupant into it."""
         lane, occupant = place
-        return (lane,) if count > 0 and self.board.inside[lane][occupant] <= count else ()
+        return (lane,) if count > 0 and self.state.inside[lane][occupant] <= count else ()
 
     def judged(self, claim: Claimed) -> None:
         for place in self._places(claim):
@@ -61,15 +61,15 @@ class Batch:
         """
         if claim.moment.group_id is None:
             return frozenset()
-        board = self.board
+        state = self.state
         return frozenset(
             lane
             for lane, occupant in self._places(claim)
-            if board.inside[lane][occupant] > self.brought[lane, occupant] and self._full(lane)
-            if not (board.settle and board.leaving(lane, claim.moment, 1))
+            if state.inside[lane][occupant] > self.brought[lane, occupant] and self._full(lane)
+            if not (state.settle and state.leaving(lane, claim.moment, 1))
         )
 
     def _full(self, lane: int) -> bool:
-        limit = self.board.capacity.get(lane, UNKNOWN)
+        limit = self.state.capacity.get(lane, UNKNOWN)
         known = limit is not None and limit != UNKNOWN
-        return known and len(self.board.inside[lane]) - self.later[lane] >= (limit or 0)
+        return known and len(self.state.inside[lane]) - self.later[lane] >= (limit or 0)

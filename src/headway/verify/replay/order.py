@@ -50,10 +50,10 @@ class Order:
     The claims of one transaction are judged together, when all are known.
     """
 
-    def __init__(self, history: History, board: ReplayState) -> None:
+    def __init__(self, history: History, state: ReplayState) -> None:
         self.history = history
-        self.board = board
-        self.queues = Queues(history, board)
+        self.state = state
+        self.queues = Queues(history, state)
         self.settle = history.settle
         self.batch: list[Claimed] = []
         self.doubts: dict[int, Doubt] = {}
@@ -100,15 +100,15 @@ class Order:
         """
         last = self.batch[-1].moment
         if moment.kind != "job.claimed":
-            return self.settle > 0 and moment.thing == "job" and moment.thing_id not in self.board.live
+            return self.settle > 0 and moment.thing == "job" and moment.thing_id not in self.state.live
         return (moment.at, moment.actor) == (last.at, last.actor)
 
     def _claim(self, moment: Moment) -> list[Finding]:
-        findings = [*self._paused(moment)] if self.board.pauses or self.board.inactive else []
+        findings = [*self._paused(moment)] if self.state.pauses or self.state.inactive else []
         if moment.target_id is not None:
             findings += self._not_first(moment, moment.target_id)
         stood = self.queues.see(moment)
-        bucket = self.board.bucket(moment)
+        bucket = self.state.bucket(moment)
         if stood is not None and stood.place != NOWHERE and bucket is not None:
             worker = self.history.workers.get(worker_of(moment.actor) or "")
             serves = None if worker is None else worker.tasks
@@ -117,13 +117,13 @@ class Order:
 
     def _paused(self, moment: Moment) -> Iterator[Finding]:
         """Yields a claim in a paused queue or for an inactive tenant."""
-        bucket = self.board.bucket(moment)
-        since = self.board.inactive.get(bucket.tenant_id) if bucket else None
+        bucket = self.state.bucket(moment)
+        since = self.state.inactive.get(bucket.tenant_id) if bucket else None
         if since is not None and since + self.settle <= moment.at:
             text = f"claimed at {moment.at} (version {moment.version}), but its tenant was inactive since {since}"
             yield about_job("I-11", moment.thing_id, text)
         for tenant_id in (0, bucket.tenant_id) if bucket else ():
-            pause = self.board.pauses.get(tenant_id)
+            pause = self.state.pauses.get(tenant_id)
             if pause and pause.since + self.settle <= moment.at and (pause.until is None or moment.at < pause.until):
                 text = (
                     f"claimed at {moment.at} (version {moment.version}), but its queue was paused since {pause.since}"
@@ -138,7 +138,7 @@ class Order:
         first = self.queues.first_of(target_id, moment.at)
         if first is None or first.job_id == moment.thing_id or first.job_id in self.queues.named:
             return []
-        if self.board.holders.get(target_id) != moment.thing_id:
+        if self.state.holders.get(target_id) != moment.thing_id:
             return []  # I-05 reports a target that another job held
         return self._doubt(first, moment, f"on target {target_id}")
 
@@ -154,7 +154,7 @@ class Order:
             lines = self.queues.lines.get(tenant_id)
             if lines:
                 claims = [claim for claim in batch if claim.bucket.tenant_id == tenant_id]
-                interval = self.board.aging
+                interval = self.state.aging
                 if interval is None:
                     findings += self._judge_by_place(claims, lines)
                 else:
@@ -165,14 +165,14 @@ class Order:
         """Judges the claims in queue order, each by the room it had at its turn."""
         findings: list[Finding] = []
         # Most buckets wait for a full lane and are skipped here.
-        shut = self.board.full.difference(*(claim.bucket.lanes for claim in claims))
-        batch = Batch(self.board, claims)
+        shut = self.state.full.difference(*(claim.bucket.lanes for claim in claims))
+        batch = Batch(self.state, claims)
         for claim in sorted(claims, key=lambda claim: claim.place):
             joined = batch.joined(claim)
             passed = self._passed(claim, lines.values(), shut - joined, batch.later, joined)
             findings += [] if passed is None else self._doubt(passed, claim.moment)
             batch.judged(claim)
-            shut.update(lane for lane in claim.bucket.lanes if not batch.later[lane] and lane in self.board.full)
+            shut.update(lane for lane in claim.bucket.lanes if not batch.later[lane] and lane in self.state.full)
         return findings
 
     def _passed(
@@ -207,14 +207,14 @@ class Order:
         If its own stage is in these lanes, it waited only for a worker that knows its task.
         """
         known = bucket.task == claim.bucket.task or (claim.serves is not None and bucket.task in claim.serves)
-        return known or any(one.stage not in self.board.inside[lane] for lane in joined.intersection(bucket.lanes))
+        return known or any(one.stage not in self.state.inside[lane] for lane in joined.intersection(bucket.lanes))
 
     def _to_name(self, one: Standing, claim: Claimed) -> bool:
         """Returns True if a job can be reported.
 
         It is reported only once, and not if a pruned job may have held its target.
         """
-        return one.job_id not in self.queues.named and (one.target_id is None or self.board.whole(claim.moment))
+        return one.job_id not in self.queues.named and (one.target_id is None or self.state.whole(claim.moment))
 
     def _could(
         self,
@@ -249,21 +249,21 @@ class Order:
         `later`: jobs of the same batch that were claimed after it. `beside`: jobs that perhaps were. Jobs that were
         passed over keep their room.
         """
-        board = self.board
-        if board.reserved_lanes[lane]:
-            return None if board.turn(board.streaks, lane) or board.may_yield(lane) else False
-        if not board.whole(claim.moment):
+        state = self.state
+        if state.reserved_lanes[lane]:
+            return None if state.turn(state.streaks, lane) or state.may_yield(lane) else False
+        if not state.whole(claim.moment):
             return None  # a pruned reservation may have closed it, even a lane without a limit
-        limit = board.capacity.get(lane, UNKNOWN)
+        limit = state.capacity.get(lane, UNKNOWN)
         if limit is None:
             return True
         if limit == UNKNOWN:
             return None
-        free = limit - (len(board.inside[lane]) - later.get(lane, 0)) - self.promised[lane]
+        free = limit - (len(state.inside[lane]) - later.get(lane, 0)) - self.promised[lane]
         if free <= 0:
             return False
         free -= beside.get(lane, 0)
-        return None if free <= 0 or (self.settle and board.leaving(lane, claim.moment, free)) else True
+        return None if free <= 0 or (self.settle and state.leaving(lane, claim.moment, free)) else True
 
     # --- by age ---
 
@@ -293,7 +293,7 @@ class Order:
         mark, at = self._mark(claim, interval), claim.moment.at
         for priority, level in levels.items():
             if priority == mark[1]:
-                one = self._passed(claim, level, self.board.full.difference(claim.bucket.lanes), NO_JOBS)
+                one = self._passed(claim, level, self.state.full.difference(claim.bucket.lanes), NO_JOBS)
             elif self._hidden(mark, batch, priority, interval):
                 continue
             else:
@@ -310,7 +310,7 @@ class Order:
 
         This is a job of the same batch, or a pruned one.
         """
-        if not self.board.whole(batch[0].moment):
+        if not self.state.whole(batch[0].moment):
             return True
         at = batch[0].moment.at - self.settle
         others = [one for one in batch if priority_of(one.place) == priority]
@@ -329,8 +329,8 @@ class Order:
         first: Standing | None = None
         unsure = False
         taken = Counter(lane for each in batch for lane in each.bucket.lanes)
-        shared = {lane for lane in self.board.full if self.board.shared(lane)}
-        shut = self.board.full.difference(taken, shared)
+        shared = {lane for lane in self.state.full if self.state.shared(lane)}
+        shut = self.state.full.difference(taken, shared)
         for line in level:
             if not line.places or not shut.isdisjoint(line.bucket.lanes):
                 continue
@@ -345,7 +345,7 @@ class Order:
     # --- doubts ---
 
     def _doubt(self, one: Standing, claim: Moment, how: str = "") -> list[Finding]:
-        lanes = self.board.buckets[one.bucket_id].lanes
+        lanes = self.state.buckets[one.bucket_id].lanes
         recent = (locked_job for locked_job in self.locked if locked_job.at + self.settle >= claim.at)
         if any(self._hides(locked_job, one.place, lanes) for locked_job in recent):
             return []
@@ -356,9 +356,9 @@ class Order:
         stood = f"it stood in the queue {how} since {since}" if how else f"it stood in the queue since {since}"
         text = f"{stood} when job {claim.thing_id} behind it was claimed at {claim.at} (version {claim.version})"
         finding = about_job("I-11", one.job_id, text)
-        if not self.settle and not self.board.ahead[one.job_id]:
+        if not self.settle and not self.state.ahead[one.job_id]:
             return [finding]
-        self.doubts[one.job_id] = Doubt(claim.at, self.board.rules, one.place, finding)
+        self.doubts[one.job_id] = Doubt(claim.at, self.state.rules, one.place, finding)
         return []
 
     def _settle_doubt(self, moment: Moment) -> list[Finding]:
@@ -376,7 +376,7 @@ class Order:
 
         A claim skips a job that another transaction has locked, but its plan counts that job in its lanes.
         """
-        stood, bucket = self.queues.standing.get(moment.thing_id), self.board.bucket(moment)
+        stood, bucket = self.queues.standing.get(moment.thing_id), self.state.bucket(moment)
         if stood is None or bucket is None or not bucket.lanes:
             return
         locked_job = LockedJob(moment.at, stood.place, bucket.lanes)
@@ -392,7 +392,7 @@ class Order:
 
     def _hides(self, locked_job: LockedJob, place: int, lanes: Iterable[int]) -> bool:
         """Returns True if a locked job came before this place in one of these lanes."""
-        return (locked_job.place < place or self.board.aging is not None) and not set(locked_job.lanes).isdisjoint(
+        return (locked_job.place < place or self.state.aging is not None) and not set(locked_job.lanes).isdisjoint(
             lanes
         )
 
@@ -402,7 +402,7 @@ class Order:
         A job of an older policy is not claimed before it gets its lanes. On PostgreSQL a claim skips a job that another
         transaction is changing, because its row is locked.
         """
-        if moment.kind == RELANED and doubt.rules == self.board.rules:
+        if moment.kind == RELANED and doubt.rules == self.state.rules:
             return True
         return self.settle > 0 and moment.at <= doubt.at + self.settle
 

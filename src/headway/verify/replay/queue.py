@@ -87,8 +87,8 @@ Lines = dict[Key, Line]
 
 
 class Queues:
-    def __init__(self, history: History, board: ReplayState) -> None:
-        self.board = board
+    def __init__(self, history: History, state: ReplayState) -> None:
+        self.state = state
         self.settle = history.settle
         self.placed_by: dict[int, int] = dict(history.tx.run("verify_places"))
         self.ages = any(facts(data).get("aging") for (data,) in history.tx.run("verify_aging"))
@@ -128,7 +128,7 @@ class Queues:
             moment.at,
             queued_at,
             moment.expires_at,
-            self.board.bucket_id(moment),
+            self.state.bucket_id(moment),
             moment.target_id,
             None if moment.group_id is None else (-moment.group_id, moment.stage),
         )
@@ -153,13 +153,13 @@ class Queues:
         if moment.version >= self.placed_by.get(moment.thing_id, 0):
             return place_of(moment.priority, moment.position, moment)
         if moment.kind == "job.moved":
-            said = facts(moment.data)
-            if "priority" in said and "position" in said:
-                return place_of(said["priority"], said["position"], moment)
+            recorded = facts(moment.data)
+            if "priority" in recorded and "position" in recorded:
+                return place_of(recorded["priority"], recorded["position"], moment)
         return NOWHERE
 
     def _tenant(self, one: Standing) -> int:
-        bucket = self.board.buckets.get(one.bucket_id)
+        bucket = self.state.buckets.get(one.bucket_id)
         return bucket.tenant_id if bucket else 0
 
     # --- targets ---
@@ -184,9 +184,9 @@ class Queues:
 
     def _head(self, target_id: int, target: Target) -> Standing | None:
         """Returns the first job of a free target, or the resumed holder of a held one."""
-        if target_id in self.board.paused_targets:
+        if target_id in self.state.paused_targets:
             return None
-        holder = self.board.holders.get(target_id)
+        holder = self.state.holders.get(target_id)
         if holder is not None:
             one = self.standing.get(holder)
             return one if one is not None and one.place != NOWHERE else None
@@ -217,7 +217,7 @@ class Queues:
             self._push(one)
 
     def _push(self, one: Standing) -> None:
-        bucket = self.board.buckets.get(one.bucket_id)
+        bucket = self.state.buckets.get(one.bucket_id)
         if bucket is None:
             return  # I-18 reports a missing bucket
         lines = self.lines.setdefault(bucket.tenant_id, {})
@@ -251,7 +251,7 @@ class Queues:
             one = self.standing.get(places[0] & LOW)
             if one is None or not self._claimable(one, line.bucket_id, places[0], at):
                 heappop(places)
-            elif one.target_id is not None and self.board.closed(one.target_id):
+            elif one.target_id is not None and self.state.closed(one.target_id):
                 aside.append(heappop(places))
             else:
                 best = one

@@ -48,9 +48,9 @@ def _recorded(history: History) -> Iterator[Finding]:
     for number, status, version, events, last, granted, is_granted, released, expired in history.tx.run(
         "verify_reservations"
     ):
-        said = f"it has {events} events up to version {last}: granted {granted} times, {released} released"
+        recorded = f"it has {events} events up to version {last}: granted {granted} times, {released} released"
         is_so = f"its row is {status} (version {version}), {'granted' if is_granted else 'never granted'}"
-        yield about_reservation("I-16", number, f"{said}, {expired} expired; {is_so}")
+        yield about_reservation("I-16", number, f"{recorded}, {expired} expired; {is_so}")
     for number, granted_at, expires_at, expired in history.tx.run("verify_untimely", settle=history.settle):
         late = f"it expired at {expires_at} and was granted at {granted_at}"
         early = f"it was valid until {expires_at} and was ended as expired at {expired}"
@@ -78,15 +78,15 @@ def _overdue(history: History, one: Active, observed_since: int | None) -> str |
 class Reservations:
     """Checks before each event that the reservation, or the claim, is in turn."""
 
-    def __init__(self, history: History, board: ReplayState) -> None:
+    def __init__(self, history: History, state: ReplayState) -> None:
         self.history = history
-        self.board = board
+        self.state = state
         self.batch: tuple[int, str] = (0, "")
         self.resumed: set[int] = set()
 
     def see(self, moment: Moment) -> list[Finding]:
         if moment.kind == "job.claimed":
-            if not self.board.reserved:
+            if not self.state.reserved:
                 return []
             return [about_job("I-16", moment.thing_id, text) for text in self._passed(moment)]
         if moment.thing != "reservation":
@@ -104,7 +104,7 @@ class Reservations:
         lanes = {one.id: Reserved(numbers(one.lanes), one.target_id) for one in active}
         return [
             about_reservation("I-16", number, f"its events lead to {led[:2]}, its row has {lanes[number][:2]}")
-            for number, led in self.board.reserved.items()
+            for number, led in self.state.reserved.items()
             if number in lanes and lanes[number][:2] != led[:2]
         ]
 
@@ -113,17 +113,17 @@ class Reservations:
 
         After a number of direct calls in a row, one job may go first.
         """
-        if not self.board.whole(moment):
+        if not self.state.whole(moment):
             return
-        board, claimed = self.board, f"claimed (version {moment.version})"
+        state, claimed = self.state, f"claimed (version {moment.version})"
         closing = self._closing(moment)
-        for lane, _ in board.places(moment):
+        for lane, _ in state.places(moment):
             by = [number for number, one in closing.items() if lane in one.lanes]
-            if by and not board.turn(board.streaks, lane):
+            if by and not state.turn(state.streaks, lane):
                 yield f"{claimed} on lane {lane}, which reservation {by[0]} had to get next"
         target_id = moment.target_id
         # A granted reservation has the target. I-05 reports a target with two holders.
-        if target_id is None or target_id in board.granted_targets or board.turn(board.target_streaks, target_id):
+        if target_id is None or target_id in state.granted_targets or state.turn(state.target_streaks, target_id):
             return
         by = [number for number, one in closing.items() if one.target_id == target_id]
         if by:
@@ -137,8 +137,8 @@ class Reservations:
         """
         if self.batch != (moment.at, moment.actor):
             self.batch = (moment.at, moment.actor)
-            self.resumed = set(self.board.resumed)
-        everything = self.board.reserved.items()
+            self.resumed = set(self.state.resumed)
+        everything = self.state.reserved.items()
         return {number: one for number, one in everything if one.granted or one.target_id not in self.resumed}
 
     def _step(self, moment: Moment) -> Iterator[str]:
@@ -146,7 +146,7 @@ class Reservations:
 
         A reservation is created, granted at most once, and ended once.
         """
-        one = self.board.reserved.get(moment.thing_id)
+        one = self.state.reserved.get(moment.thing_id)
         where = f"version {moment.version}, {moment.kind}"
         if moment.kind == "reservation.created":
             if one is not None or moment.version != 1:
@@ -159,7 +159,7 @@ class Reservations:
             yield from self._in_turn(moment, one)
 
     def _in_turn(self, moment: Moment, one: Reserved) -> Iterator[str]:
-        for number, other in self.board.reserved.items():
+        for number, other in self.state.reserved.items():
             if number == moment.thing_id:
                 return
             if not other.granted and _meet(one, other):

@@ -260,8 +260,8 @@ class ReplayState:
         number = moment.thing_id
         match moment.kind:
             case "reservation.created":
-                said = facts(moment.data)
-                self.reserved[number] = one = Reserved(tuple(said.get("lanes") or ()), said.get("target"))
+                recorded = facts(moment.data)
+                self.reserved[number] = one = Reserved(tuple(recorded.get("lanes") or ()), recorded.get("target"))
                 self._count(one, 1)
             case "reservation.relaned" if number in self.reserved:
                 self._relane(number, self.reserved[number], facts(moment.data))
@@ -276,11 +276,11 @@ class ReplayState:
         if one.target_id is not None:
             self.reserved_targets[one.target_id] += by
 
-    def _relane(self, number: int, one: Reserved, said: Mapping[str, Any]) -> None:
+    def _relane(self, number: int, one: Reserved, recorded: Mapping[str, Any]) -> None:
         """Changes the lanes of a reservation that waits. A granted one keeps its lanes."""
         if not one.granted:
             self._count(one, -1)
-            self.reserved[number] = one = one._replace(lanes=tuple(said.get("lanes") or ()))
+            self.reserved[number] = one = one._replace(lanes=tuple(recorded.get("lanes") or ()))
             self._count(one, 1)
 
     def _grant(self, number: int, one: Reserved) -> None:

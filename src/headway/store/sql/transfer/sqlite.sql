@@ -39,7 +39,7 @@ create table if not exists hw_moved (
 -- name: guard
 -- The guard also refuses writes of processes that have the file open already, and of other versions of Headway.
 create trigger hw_moved_{verb}_{table} before {verb} on {table} when exists (select 1 from hw_moved)
-begin select raise(abort, {said}); end;
+begin select raise(abort, {message}); end;
 
 -- name: guards
 select name from sqlite_schema where type = 'trigger' and name like 'hw\_moved\_%' escape '\';
