@@ -196,6 +196,7 @@ class Supervisor:
         if not self._all_stopped(worker):
             self._leave(worker, "jobs of a lost worker ignore stop requests")
             return
+        self.worker = None  # before anything may fail: a worker is closed once
         worker.pool.running.clear()
         worker.close()
         self._start_another()
@@ -243,9 +244,7 @@ class Supervisor:
                 log.warning("the shutdown grace is over: interrupting jobs %s", sorted(worker.pool.running))
                 worker.interrupt_all("the worker shut down before the job could finish")
                 self._await([worker], self.grace_for_kills, until_second_signal=False)
-            worker.stop()
-            worker.join(5.0)
-            worker.close()
+            self._end(worker)
         parts = (self.recovery, *self.loops)
         for part in parts:
             part.stop()
@@ -254,6 +253,11 @@ class Supervisor:
         return 0
 
     grace_for_kills = 20.0
+
+    def _end(self, worker: Worker) -> None:
+        worker.stop()
+        worker.join(FAREWELL)
+        worker.close()
 
     def _await(self, parts: Sequence[Worker | DrainingPart], seconds: float, *, until_second_signal: bool) -> None:
         deadline = time.monotonic() + seconds
@@ -291,37 +295,50 @@ class EmbeddedSupervisor(Supervisor):
             try:
                 self.look()
                 self._close_ended()
+                if self.worker is None and self.make_worker is not None and len(self.set_aside) < MOST_SET_ASIDE:
+                    self._start_another()
             except Exception:
                 log.exception("the supervisor could not check its worker, and will try again")
 
     def _leave(self, worker: Worker, why: str) -> None:
-        """Sets the worker aside with the jobs it cannot stop, and starts another one.
+        """Sets the worker aside with the jobs it cannot stop. The watch starts another one.
 
         The supervisor must not end the process of another program.
         """
-        log.error("%s: worker %s keeps them, and a new worker replaces it", why, worker_name(worker.who.id))
+        log.error("%s: worker %s keeps them", why, worker_name(worker.who.id))
         self.worker = None
         self.set_aside.append(worker)
-        if len(self.set_aside) < MOST_SET_ASIDE:
-            self._start_another()
-        else:
+        if len(self.set_aside) >= MOST_SET_ASIDE:
             log.error("%d workers are stuck: no further worker is started in this process", len(self.set_aside))
 
     def _close_ended(self) -> None:
-        for worker in [
-            aside for aside in self.set_aside if not aside.at_work and not aside.pool.ended_work and not aside.busy()
-        ]:
-            self.set_aside.remove(worker)
-            worker.stop()
-            worker.join(FAREWELL)
-            worker.close()
-            if self.worker is None:
-                self._start_another()
+        """Closes the workers that were set aside and whose jobs have ended."""
+        for worker in list(self.set_aside):
+            if worker.ended.is_set() and not worker.at_work:
+                worker.pool.ended_work.clear()  # a lost worker: recovery has settled these claims
+                worker.pool.running.clear()
+            if not worker.at_work and not worker.pool.ended_work and not worker.busy():
+                self.set_aside.remove(worker)
+                self._end(worker)
 
     def stop(self) -> int:
         self.wanted.set()
         if self.thread.is_alive():
             self.thread.join(FAREWELL)
+        code = super().stop()
+        self._close_ended()
         for worker in self.set_aside:
-            worker.stop()
-        return super().stop()
+            self._end(worker)
+        return code
+
+    def _end(self, worker: Worker) -> None:
+        """Ends a worker. If its work goes on, its heartbeat goes on too, until this process ends.
+
+        Without the lease, recovery would retry that work beside itself.
+        """
+        if not worker.at_work:
+            return super()._end(worker)
+        name, jobs = worker_name(worker.who.id), sorted(worker.at_work)
+        log.error("worker %s keeps jobs %s, which ignore stop requests, until this process ends", name, jobs)
+        worker.stop()
+        worker.join(FAREWELL)
