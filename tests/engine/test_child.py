@@ -24,7 +24,17 @@ from headway.engine.execution import process_tree
 from headway.engine.execution.child_process import Child
 from headway.engine.execution.context import StopFlag, WorkItem
 from headway.engine.tasks.loader import load_task
-from headway.model.jobs.outcome import Completed, Failed, FailureKind, NeverBegan, Outcome, Skipped, StoppedByRequest
+from headway.model.jobs.outcome import (
+    Completed,
+    Failed,
+    FailureKind,
+    Lost,
+    NeverBegan,
+    Outcome,
+    Skipped,
+    StoppedByRequest,
+)
+from tests.support.survivors import unkillable
 
 TASKS = "tests.support.tasks_for_child"
 DEADLINE = 55.0
@@ -727,6 +737,21 @@ def test_left_over_processes_are_killed_and_counted(child: Child, sink: Recorder
     assert sink.logged("WARNING") == ["the task left 3 processes running: killed"]
     assert child.usable
     assert child.run(work("nothing"), sink) == Completed()
+
+
+def test_work_whose_processes_cannot_be_ended_is_lost(child: Child, sink: Recorder, roster: tuple[str, int]):
+    path, fd = roster
+
+    with unkillable():
+        outcome = child.run(work("die_beside_processes", fifo=path, count=2), sink)
+
+    left = process_tree.members(child.tag)
+    pids = ", ".join(map(str, left))
+    assert len(left) == 2
+    assert outcome == Lost(f"the job ended, but its processes could not be ended (pids: {pids})", remains=True)
+    assert not child.usable
+    assert process_tree.end_tree(child.tag, grace=0)
+    wait_for_end(fd)
 
 
 def test_a_left_over_thread_ends_the_process(child: Child, sink: Recorder):

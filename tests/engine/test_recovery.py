@@ -20,6 +20,7 @@ from headway.store import workers
 from headway.store.jobs import changes as jobs
 from headway.verify import check
 from tests.support.life import BROKEN, Life, raw_connection
+from tests.support.survivors import left_behind, unkillable
 from tests.support.waiting import until
 
 
@@ -323,6 +324,33 @@ def test_a_worker_of_another_boot_is_not_judged_by_its_number(life: Life, dead_p
     claim = life.claim(life.enqueue(), worker_id=78)
     recover(life)
     assert life.status(claim.job_id) == "RUNNING"
+
+
+def test_a_job_whose_processes_cannot_be_ended_is_held_and_never_retried(life: Life, dead_pid: int) -> None:
+    worker_id = worker_here(life, dead_pid)
+    job_id = life.enqueue(on_lost="retry")
+    life.claim(job_id, worker_id=worker_id)
+    with left_behind() as (tag, process):
+        started = process_tree.start_time(process.pid) or 0
+        life.database.transact(
+            "adopt",
+            lambda tx: workers.adopt(tx, worker_id, slot=0, tag=tag, pid=process.pid, process_start=started),
+        )
+        with unkillable():
+            for _ in range(2):
+                recover(life)
+                job = life.job(job_id)
+                assert (job.status, job.failure_kind) == (State.ERROR, FailureKind.LOST)
+                assert "its processes could not be ended" in (job.reason or "")
+                assert process.poll() is None
+        assert life.sql("select tag from hw_process") == [(tag,)], "a later round could not find them"
+        recover(life)
+        until(lambda: process.poll() is not None)
+    assert life.sql("select tag from hw_process") == []
+    assert life.status(job_id) == "ERROR"
+    assert life.sql("select id from hw_job where retry_of is not null") == []
+    assert_settled(life)
+    assert findings(life) == []
 
 
 @pytest.mark.parametrize(("on_lost", "status", "retries"), [("hold", "ERROR", 0), ("fail", "FAILED", 0)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,8 +22,8 @@ from headway.model.jobs.job import SYSTEM, Reservation
 from headway.model.jobs.outcome import Completed
 from headway.model.queue.policies import Concurrency
 from headway.store import workers
-from tests.support.deadlines import read_line
 from tests.support.life import Life
+from tests.support.survivors import left_behind
 from tests.support.waiting import until
 
 DAY = 86400.0
@@ -232,27 +231,18 @@ def test_recovery_ends_what_was_not_renewed(life: Life) -> None:
 
 
 @contextmanager
-def left_behind(life: Life, holder: ReservationHolder) -> Iterator[subprocess.Popen[bytes]]:
+def left_by(life: Life, holder: ReservationHolder) -> Iterator[subprocess.Popen[bytes]]:
     """A process of the holder that its death did not end."""
-    tag = process_tree.new_tag()
-    program = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
-    process = subprocess.Popen(program, env=os.environ | {process_tree.TAG: tag}, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    read_line(process.stdout)
-    facts = {"slot": 0, "tag": tag, "pid": process.pid, "process_start": process_tree.start_time(process.pid) or 0}
-    life.database.transact("adopt", lambda tx: workers.adopt(tx, holder.who.id, **facts))  # type: ignore[arg-type]
-    try:
+    with left_behind() as (tag, process):
+        facts = {"slot": 0, "tag": tag, "pid": process.pid, "process_start": process_tree.start_time(process.pid) or 0}
+        life.database.transact("adopt", lambda tx: workers.adopt(tx, holder.who.id, **facts))  # type: ignore[arg-type]
         yield process
-    finally:
-        process.kill()
-        process.wait(60)
-        process.stdout.close()
 
 
 def test_no_lane_is_free_before_the_processes_of_its_holder_are_gone(life: Life) -> None:
     holder, place = holding(life, pid=gone())
     recovery = Recovery(life.database)
-    with left_behind(life, holder) as process:
+    with left_by(life, holder) as process:
         recovery._give_up_the_dead()
         recovery._end_lost_reservations({holder.who.id})
         assert found(life, place).status == "ACTIVE", "its processes could not be ended, and it was given away"

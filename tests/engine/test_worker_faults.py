@@ -12,6 +12,7 @@ import pytest
 
 from headway import App
 from headway.engine import supervisor as supervising
+from headway.engine.execution import process_tree
 from headway.engine.maintenance.recovery import Recovery
 from headway.engine.supervisor import Supervisor
 from headway.engine.worker import heartbeat
@@ -25,6 +26,7 @@ from headway.store.postgres import database
 from tests.support import tasks_for_worker
 from tests.support.gates import Gated
 from tests.support.life import TASK, Life
+from tests.support.survivors import unkillable
 from tests.support.waiting import until
 
 SECONDS = 55.0
@@ -34,7 +36,7 @@ LEASE = 9.0
 @pytest.fixture
 def app(database_url: str) -> Iterator[App]:
     one = App(database=database_url)
-    for name in ("add", "plain"):
+    for name in ("add", "plain", "dies_beside"):
         one.task(name)(tasks_for_worker.app.tasks[name].function)
     with one:
         yield one
@@ -273,3 +275,29 @@ def test_a_worker_that_was_given_up_is_not_replaced_while_its_work_goes_on(
         supervisor._replace(worker)
     supervisor.recovery.stop()
     worker.close()
+
+
+def test_a_job_whose_processes_cannot_be_ended_is_held_and_never_retried(app: App) -> None:
+    """Its processes may still act. They are ended when they can be, after the end of the worker."""
+    worker = Worker(app.database, app.registry, WorkerConfig(slots=1))
+    worker.register()
+    worker.start()
+    try:
+        with unkillable():
+            job = app.tasks["dies_beside"].enqueue()
+            until(lambda: job.status == "ERROR")
+        assert job.row.failure_kind == "LOST"
+        assert "its processes could not be ended" in (job.row.reason or "")
+        with app.database.read() as tx:
+            assert tx.run("any_retry", id=job.id) == []
+            ((left, *_),) = tx.run("processes_of", worker_id=worker.who.id)
+        assert process_tree.members(left) != []
+        assert app.tasks["plain"].enqueue(word="next").result(SECONDS)["word"] == "next"
+    finally:
+        worker.drain()
+        worker.stop()
+        worker.join(SECONDS)
+        worker.close()
+    recovery = Recovery(app.database)
+    until(lambda: recovery.tick() and process_tree.members(left) == [])
+    assert job.status == "ERROR"

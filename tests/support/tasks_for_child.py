@@ -361,6 +361,13 @@ def leave_processes(ctx, fifo, count):
 
 
 @task
+def die_beside_processes(ctx, fifo, count):
+    """Nothing of it is left but the processes that it started."""
+    leave_processes.function(ctx, fifo, count)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@task
 def keep_processes(ctx, fifo, count):
     leave_processes.function(ctx, fifo, count)
     fd = os.open(fifo, os.O_WRONLY)

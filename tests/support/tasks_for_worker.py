@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -115,6 +117,15 @@ async def cancels_itself() -> None:
 @app.task("segfault", retry=0)
 def segfault() -> None:
     os.kill(os.getpid(), 11)
+
+
+@app.task("dies_beside", retry=3)
+def dies_beside() -> None:
+    """Leaves a program running."""
+    program = subprocess.Popen([sys.executable, "-c", "print(1, flush=True); import time; time.sleep(600)"], stdout=-1)
+    assert program.stdout is not None
+    program.stdout.readline()
+    os.kill(os.getpid(), 9)
 
 
 @app.task("append")

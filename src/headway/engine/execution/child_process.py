@@ -429,6 +429,7 @@ class Child:
         return ended
 
     def _release(self) -> None:
+        self._process.poll()  # reaps a child whose other processes could not be ended
         self._channel.close()
         self._control.close()
         for stream in (self._process.stdout, self._process.stderr):

@@ -292,7 +292,8 @@ class SlotRunner:
         if self.child is not None:
             child, self.child = self.child, None
             child.close()
-            self.disown(child)
+            if not child.stuck:  # otherwise recovery ends its processes, after the end of this worker
+                self.disown(child)
 
     def close(self) -> None:
         self.inbox.put(None)
