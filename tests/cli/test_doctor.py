@@ -26,6 +26,7 @@ from headway.model.values.file_systems import mounted
 from headway.store import workers
 from headway.testing import FrozenClock
 from tests.support.cli import Here, line_of, program, running, until
+from tests.support.cramped import WHY, paused_worker
 from tests.support.doctor import checks, is_file, kill, looked, odd, states
 from tests.support.life import TASK, Life, raw_connection
 from tests.support.postgres import fresh_database
@@ -78,6 +79,17 @@ def test_with_a_worker_at_work_and_one_that_a_signal_stopped(cli: Here, monkeypa
             process.send_signal(signal.SIGCONT)
         assert f"pid {process.pid}" in halted["workers"]["detail"]
         assert "kill -CONT" in halted["workers"]["remedy"]
+
+
+def test_a_worker_that_cannot_start_work(cli: Here) -> None:
+    assert cli.database is not None
+    with paused_worker(cli.database) as worker:
+        found = looked(cli)["workers"]
+        assert found["state"] == "broken"
+        assert found["detail"].startswith("no worker is at work, and jobs wait; paused: ")
+        assert f"pid {worker.who.pid} ({WHY})" in found["detail"]
+        assert found["remedy"].startswith("free processes, memory or file descriptors on its host")
+    assert "paused" not in looked(cli)["workers"]["detail"]
 
 
 def test_for_people(cli: Here, life: Life) -> None:

@@ -7,8 +7,10 @@ import re
 import headway
 from headway.app import App
 from headway.store.db import Database, Tx
+from headway.store.workers import worker_name
 from headway.testing import drain
 from tests.support.cli import Here
+from tests.support.cramped import WHY, paused_worker
 
 
 def test_version(here: Here) -> None:
@@ -62,6 +64,16 @@ def test_workers(cli: Here, app: App) -> None:
     }
     assert (worker["state"], worker["running"]) == ("gone", [])
     assert "shop.greet" in worker["tasks"]
+
+
+def test_a_worker_that_cannot_start_work(cli: Here) -> None:
+    assert cli.database is not None
+    with paused_worker(cli.database) as worker:
+        (row,) = cli("workers", "ls", "--json").done().data["items"]
+        assert (row["worker_id"], row["state"], row["note"]) == (worker_name(worker.who.id), "paused", WHY)
+        page = cli("workers", "ls").done().out
+        assert " paused " in page
+        assert "no thread could be started" in page
 
 
 def test_the_queue(cli: Here, app: App) -> None:

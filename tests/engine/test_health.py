@@ -19,6 +19,7 @@ from headway.store.db import open_database
 from headway.store.postgres.row_security import RowSecurity
 from headway.store.transfer import seal
 from headway.store.transfer.seal import Seal
+from tests.support.cramped import WHY, paused_worker
 from tests.support.deadlines import join
 from tests.support.life import Life
 
@@ -57,6 +58,22 @@ def test_a_worker_that_lost_its_lease_is_not_ready(life: Life) -> None:
     (silent,) = [str(one) for one in health.warnings if one.code == "workers_silent"]
     assert silent.startswith("1 worker has not renewed its lease. Check that its host is up")
     assert ready(life.database, roles=("api",)).ready
+
+
+def test_a_worker_that_cannot_start_work_is_not_ready(database_url: str) -> None:
+    with paused_worker(database_url) as worker:
+        health = ready(worker.database, roles=("worker",), worker_id=worker.who.id)
+        (reason,) = health.reasons
+        assert reason.code == "worker_paused"
+        assert f"of this process cannot start the work it claims: {WHY}. Free processes, memory" in str(reason)
+        assert ready(worker.database, roles=("api",)).ready, "the worker belongs to another process"
+
+
+def test_a_worker_with_work_that_does_not_stop_is_not_ready(life: Life) -> None:
+    life.database.transact("stuck", lambda tx: workers.set_state(tx, life.worker_id, "stuck", life.actor()))
+    health = ready(life.database, roles=("worker",), worker_id=life.worker_id)
+    assert [reason.code for reason in health.reasons] == ["worker_stuck"]
+    assert "has work that does not stop: it claims no more jobs" in str(health.reasons[0])
 
 
 def test_a_database_that_is_away(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,8 @@ from headway.text.workers import standing
     [
         ("live", False, True, True, "live", True),
         ("draining", False, True, True, "draining", True),
+        ("paused", False, True, True, "paused", True),
+        ("paused", False, False, True, "silent", False),
         ("stuck", False, True, True, "stuck", True),
         ("live", True, False, False, "gone", False),
         ("gone", False, True, True, "gone", False),
@@ -24,3 +26,9 @@ def test_standing(state: str, left: bool, has_lease: bool, process: bool, word: 
     assert (found.word, found.alive) == (word, alive)
     assert found.text
     assert found.tone in ("good", "held", "bad", "quiet")
+
+
+def test_a_status_names_the_reason() -> None:
+    found = standing("paused", left=False, has_lease=True, process=True, note="no thread could be started")
+    assert found.text.startswith("It could not start the work it claimed")
+    assert found.text.endswith("It said: no thread could be started.")
