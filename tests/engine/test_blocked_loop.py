@@ -52,6 +52,9 @@ class Block:
         self.began.set()
         assert self.go.wait(PATIENCE)
 
+    async def next(self) -> None:
+        self.acted.append("next")
+
     async def innocent(self) -> None:
         self.waiting += 1
         while True:
@@ -61,10 +64,14 @@ class Block:
 
 
 @pytest.fixture
-def app(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution_pool, "STUCK_AFTER", 0.05)
     monkeypatch.setattr(execution_pool, "BLOCKED_AFTER", 0.2)
     monkeypatch.setattr(worker_module, "STOPPING_SECONDS", 0.02)
+
+
+@pytest.fixture
+def app(database_url: str, quick: None) -> Iterator[App]:
     with App(database_url, concurrency={"limit": "none"}) as one:
         list(settle(one, ["worker"]))
         yield one
@@ -87,9 +94,7 @@ def one_round(app: App, block: Block, kind: str, why: str) -> None:
     block.go.clear()
     block.acted.clear()
     block.waiting = 0
-    worker = Worker(app.database, app.registry, WorkerConfig(slots=8))
-    app.database.transact("register", worker._register)
-    worker.start()
+    worker = started(app)
     innocent = [app.tasks["innocent"].enqueue() for _ in range(INNOCENT)]
     until(lambda: block.waiting == INNOCENT)
     blocker = app.tasks["blocks"].using(timeout=0.1 if why == "timeout" else None).enqueue(kind=kind)
@@ -119,6 +124,50 @@ def one_round(app: App, block: Block, kind: str, why: str) -> None:
         "bystander": ("FAILED", "EXCEPTION"),
     }
     assert (blocker.status, blocker.row.failure_kind) == ends[why]
+    end(worker)
+
+
+@pytest.mark.parametrize("why", ["timeout", "cancel"])
+def test_a_blocked_loop_under_limit_1_holds_the_queue_up_no_longer_than_its_code(
+    database_url: str, why: str, quick: None
+) -> None:
+    """The only place is taken by the job that blocks: nothing runs beside it, and the next worker goes on after it."""
+    block = Block()
+    with App(database_url, concurrency={"limit": 1}) as app:
+        list(settle(app, ["worker"]))
+        app.task("blocks", retry=0)(block.blocks)
+        app.task("next")(block.next)
+        first = started(app)
+        blocker = app.tasks["blocks"].using(timeout=0.1 if why == "timeout" else None).enqueue(kind="here")
+        waiting = app.tasks["next"].enqueue()
+        assert block.began.wait(PATIENCE)
+        if why == "cancel":
+            blocker.cancel()
+        until(lambda: first.only_stuck_left, "the worker knows that it is stuck")
+        assert (blocker.status, blocker.row.reason, waiting.status) == ("RUNNING", "not stopping", "QUEUED")
+        second = started(app)
+        until(lambda: second.quiet_for() is not None)
+        assert waiting.status == "QUEUED", "the code of the first one may still act"
+        block.go.set()
+        until(lambda: waiting.status == "COMPLETED")
+        assert (blocker.status, blocker.row.failure_kind) == {
+            "timeout": ("FAILED", "TIMEOUT"),
+            "cancel": ("CANCELLED", "INTERRUPTED"),
+        }[why]
+        assert block.acted == ["next"]
+        for worker in (first, second):
+            end(worker)
+        assert check(app.database, quiet=True).findings == []
+
+
+def started(app: App) -> Worker:
+    worker = Worker(app.database, app.registry, WorkerConfig(slots=8))
+    app.database.transact("register", worker._register)
+    worker.start()
+    return worker
+
+
+def end(worker: Worker) -> None:
     worker.stop()
     worker.join(PATIENCE)
     worker.close()
@@ -129,9 +178,7 @@ def test_work_that_a_blocked_loop_never_came_to_is_repeated(app: App) -> None:
     block = Block()
     app.task("blocks", retry=0)(block.blocks)
     app.task("innocent", retry=1)(block.innocent)
-    worker = Worker(app.database, app.registry, WorkerConfig(slots=8))
-    app.database.transact("register", worker._register)
-    worker.start()
+    worker = started(app)
     blocker = app.tasks["blocks"].enqueue(kind="here")
     assert block.began.wait(PATIENCE)
     late = app.tasks["innocent"].enqueue()
@@ -143,9 +190,7 @@ def test_work_that_a_blocked_loop_never_came_to_is_repeated(app: App) -> None:
     block.go.set()
     until(lambda: not worker.pool.running)
     assert block.waiting == 0
-    worker.stop()
-    worker.join(PATIENCE)
-    worker.close()
+    end(worker)
     assert check(app.database, quiet=True).findings == []
 
 
@@ -181,6 +226,4 @@ def test_work_that_blocks_the_loop_for_a_while_and_comes_back_is_left_alone(
     assert late.row.failure_kind == "TIMEOUT"
     done.set()
     until(lambda: beside.status == "COMPLETED")
-    worker.stop()
-    worker.join(PATIENCE)
-    worker.close()
+    end(worker)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 
+from headway import App
 from headway.engine.monitoring import checks
 from headway.engine.monitoring.check import Audience, Scope
 from headway.engine.monitoring.readiness import ready
 from headway.model.checks import Answer
+from headway.runtime import supervisor
 from tests.support.life import Life
 
 
@@ -60,3 +64,21 @@ def test_a_listed_finding_leads_to_a_page(life: Life) -> None:
         found = list(checks.items(Scope(tx, life.client.tenant_id)))
     assert {finding.kind for finding in found} == {"worker_silent", "job_held"}
     assert all(finding.remedy.page for finding in found)
+
+
+def test_a_start_warns_when_the_server_can_lose_commits(
+    life: Life, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The servers of the tests sync nothing; on one that does, the default of its sessions is the cause."""
+    postgres = life.database.dialect == "postgres"
+    if postgres:
+        with psycopg.connect(database_url, autocommit=True) as raw:
+            raw.execute(f"alter database {raw.info.dbname} set synchronous_commit = off".encode())
+    with App(database_url) as app:
+        supervisor(app, ["worker"])
+    said = [record.getMessage() for record in caplog.records if record.getMessage().startswith("PostgreSQL: ")]
+    assert len(said) == postgres
+    for line in said:
+        assert re.search(r"(fsync|full_page_writes|synchronous_commit).* (off|is off here).*\. Remedy: turn ", line), (
+            line
+        )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,6 +22,7 @@ from headway.store.postgres import session
 from headway.store.postgres.transaction import PostgresTx
 from headway.testing import FrozenClock
 from headway.verify import check
+from tests.support.cable import cabled
 from tests.support.figures import Figure
 from tests.support.life import BROKEN, TASK, Life
 from tests.support.postgres import fresh_database
@@ -297,6 +299,31 @@ def test_a_commit_is_synced_and_waits_for_replicas_as_the_administrator_says(
         with life.database.read() as tx:
             found = tx.connection.execute("show transaction_isolation").fetchall()  # type: ignore[attr-defined]
             assert found == [("repeatable read",)]
+
+
+@pytest.mark.direct("a pooler gives its own connections to the server")
+def test_both_sides_notice_within_a_minute_that_the_other_has_vanished(postgres_url: str) -> None:
+    """The server names 0 for a connection through a socket file, which needs no keepalives."""
+    wanted = {
+        "tcp_keepalives_idle": "30",
+        "tcp_keepalives_interval": "10",
+        "tcp_keepalives_count": "3",
+        "tcp_user_timeout": "60000",
+        "client_connection_check_interval": "10000",
+    }
+    with cabled(postgres_url) as (_, url), closing(open_database(url)) as database, database.read() as tx:
+        connection = tx.connection  # type: ignore[attr-defined]
+        found = connection.execute(
+            "select name, setting, source from pg_settings where name = any(%s)", [list(wanted)]
+        ).fetchall()
+        by_file = connection.execute("select inet_client_addr() is null").fetchall()[0][0]
+        expected = {name: "0" if by_file and name.startswith("tcp_") else value for name, value in wanted.items()}
+        assert {name: setting for name, setting, _ in found} == expected
+        assert {source for *_, source in found} == {"session"}, "Headway has set each of them"
+        with socket.socket(fileno=os.dup(connection.pgconn.socket)) as ours:
+            options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT, socket.TCP_USER_TIMEOUT)
+            assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) != 0
+            assert [ours.getsockopt(socket.IPPROTO_TCP, option) for option in options] == [30, 10, 3, 60_000]
 
 
 def test_triggers_that_only_a_superuser_can_turn_on_again(ground: Ground) -> None:
