@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
 
 from headway.api.app import NOUNS, build
+from headway.api.descriptions import BY_CLASS, PARAMETERS, SHARED
 from headway.api.openapi import document
 
 KEPT = Path(__file__).parents[2] / "docs" / "openapi.json"
@@ -60,6 +62,35 @@ def _example(schema: dict[str, Any]) -> bool:
     """Of the whole body, or of each of its fields; a body whose fields all speak for themselves needs none."""
     fields = schema.get("properties", {}).values()
     return bool(schema.get("examples")) or not any("$ref" in json.dumps(one) for one in fields)
+
+
+SCHEMAS = json.loads(document())["components"]["schemas"]
+FIELDS = [(name, field) for name, schema in SCHEMAS.items() for field in schema.get("properties", {})]
+
+
+def test_every_field_and_parameter_is_described() -> None:
+    """`headway.api.descriptions` has the sentences: add the one of a new field there."""
+    assert [place for place in FIELDS if not SCHEMAS[place[0]]["properties"][place[1]].get("description")] == []
+    parameters = [(path, one) for path, _, operation in OPERATIONS for one in operation.get("parameters", ())]
+    assert [(path, one["name"]) for path, one in parameters if not one.get("description")] == []
+
+
+def test_every_field_has_an_example_that_fits_it() -> None:
+    wrong = []
+    for name, field in FIELDS:
+        schema = SCHEMAS[name]["properties"][field]
+        validator = jsonschema_rs.Draft202012Validator({**schema, "components": {"schemas": SCHEMAS}})
+        if not all(validator.is_valid(example) for example in schema.get("examples") or [object]):
+            wrong.append((name, field))
+    assert wrong == []
+
+
+def test_no_sentence_is_left_of_a_field_that_is_gone() -> None:
+    assert [name for name in BY_CLASS if name not in SCHEMAS] == []
+    known = {field for _, field in FIELDS}
+    assert [field for fields in (SHARED, *BY_CLASS.values()) for field in fields if field not in known] == []
+    names = {one["name"] for _, _, operation in OPERATIONS for one in operation.get("parameters", ())}
+    assert sorted(set(PARAMETERS) - names) == []
 
 
 def test_nouns_are_mounted_once() -> None:

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
 
 from headway import __version__
+from headway.api.descriptions import describe
 from headway.api.endpoints import (
     apply,
     artifacts,
@@ -114,7 +115,7 @@ def build() -> FastAPI:
 
 
 def _describe(app: FastAPI) -> None:
-    """Replaces FastAPI's schema of a 422 answer; adds the security schemes."""
+    """Replaces FastAPI's schema of a 422 answer; adds descriptions, examples and the security schemes."""
     original = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -126,6 +127,7 @@ def _describe(app: FastAPI) -> None:
             problem = TypeAdapter(ProblemSchema).json_schema(ref_template="#/components/schemas/{model}")
             schemas.update(problem.pop("$defs", {}))
             schemas["Problem"] = problem
+            describe(document)
             document["components"]["securitySchemes"] = _SECURITY
             document["security"] = [{"bearer": []}, {"key": []}, {}]
             app.openapi_schema = document
