@@ -106,6 +106,16 @@ def test_what_is_wrong_is_named_by_its_field(site: Site) -> None:
     assert site.http.get(PATH).json() == {"items": [], "next": None}
 
 
+def test_a_step_kind_of_an_older_system_is_refused_with_the_kind_to_use(site: Site) -> None:
+    here = {"RunProfile": "a template", "Executable": "`command`", "SqlScript": "`sql`", "PowerShell": "`powershell`"}
+    for kind, words in here.items():
+        for step in ({"type": kind}, {"kind": kind, "task": "story.generate"}, {"task": kind}):
+            answer = site.http.post(PATH, json={**NIGHTLY, "steps": [step]})
+            assert answer.status_code == 422, answer.text
+            assert words in answer.text, (step, answer.text)
+    assert "`sql`" in site.http.post("/api/jobs", json={"task": "SqlScript"}).text
+
+
 def test_put_says_everything_anew_and_patch_changes_what_it_names(site: Site) -> None:
     made = site.http.post(PATH, json={**NIGHTLY, "note": "old", "overlap": "queue", "params": {"words": 5}})
     path, number = made.headers["location"], made.json()["schedule_id"]

@@ -119,6 +119,19 @@ def test_the_check_of_events_can_fail() -> None:
     assert not _KIND.fullmatch("shop.greet")
 
 
+# The entities of the documents that Headway was made from.
+ENTITIES = (
+    *("Job", "JobRun", "JobTemplate", "JobGroup", "Schedule", "ScheduleExecution", "WorkerTask", "Activity"),
+    *("SynchronisationWorkerTask", "RunProfile", "ConnectedSystem", "ExecutionMode", "ContinueOnFailure", "StepIndex"),
+    *("step group", "initiator triad", "ScheduleTrigger", "QueueManager", "Dispatcher", "Executor", "APScheduler"),
+    *("PersistenceAdapter", "WebhookService", "RetryController", "DirectExecutionHandler", "DirectExecHandler"),
+    *("DirectReservation", "ConcurrencyPolicy", "GroupFailurePolicy", "Worker", "Lease", "Target", "TOKEN_LIMIT"),
+    *("lease_owner", "lease_expires_at", "cancel_requested", "claim_next_job", "expire_stale_running_jobs"),
+    *("WORKER_ID", "Heartbeat", "Reservation", "Webhook", "Position", "Priority", "Exhausted", "permanently failed"),
+    *("NextRunTime", "InProgress", "JIM.Scheduler", "JIM.Worker", "JIM.Web", "Retry chain", "Recovery"),
+)
+
+
 # --- the glossary -------------------------------------------------------------------------------------------------
 
 
@@ -127,7 +140,13 @@ def test_the_glossary_has_every_status_and_every_old_word() -> None:
     rows = [line.split("|")[1].strip() for line in lines if re.match(r"\| [A-Z]+ \|", line)]
     assert [row for row in rows if row in State.__members__] == list(State.__members__)
     there = {word.upper() for word in glossary_words()}
-    assert set(state_names._ALSO) <= there
+    assert {*state_names._ALSO, state_names.STOPPING.upper()} <= there
+    assert {name.upper() for name in state_names._STEP_KINDS} <= there
+
+
+def test_the_glossary_has_every_entity_of_the_documents() -> None:
+    known = glossary_words()
+    assert [name for name in ENTITIES if name.lower() not in known] == []
 
 
 def test_the_glossary_has_every_noun_of_the_commands_and_of_the_events() -> None:

@@ -88,6 +88,8 @@ def test_a_job_is_shown_with_the_unified_words(
 
 def test_old_spellings_are_understood_and_unknown_ones_refused() -> None:
     assert state_names.states(["canceled,success", "processing"]) == {State.CANCELLED, State.COMPLETED, State.RUNNING}
+    assert state_names.states(["succeeded", "WaitingForPreviousStep"]) == {State.COMPLETED, State.WAITING}
+    assert state_names.states(["ERROR"]) == {State.ERROR}
     with pytest.raises(BadInput, match=r"no status 'FAILD': did you mean FAILED\?"):
         state_names.states(["FAILD"])
 

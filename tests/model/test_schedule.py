@@ -63,6 +63,8 @@ def shown(decision: Decision) -> list[tuple[int, int, str]]:
         ({"steps": [{"task": "a", "name": "x"}, {"task": "b", "name": "x"}]}, "steps[1].name", "rename one of them"),
         ({"steps": [{"task": "a", "template": "b"}]}, "steps[0].task", "not both"),
         ({"steps": [{"name": "a"}]}, "steps[0].task", "a task or a template"),
+        ({"steps": [{"type": "RunProfile"}]}, "steps[0].type", "is a template: give `template`"),
+        ({"steps": [{"kind": "Executable"}]}, "steps[0].kind", "the task `command`"),
         ({"steps": [{"task": "a", "tiemout": 5}]}, "steps[0].tiemout", "timeout"),
         ({"steps": [{"task": "a", "continue_on_failure": "no"}]}, "steps[0].continue_on_failure", "true or false"),
         ({"steps": [{"task": "a", "params": [1]}]}, "steps[0].params", "dict"),

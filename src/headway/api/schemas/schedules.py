@@ -35,6 +35,7 @@ from headway.engine.client.schedules import Preview
 from headway.model.schedules import cron
 from headway.model.schedules.definition import Definition, Schedule, Tick
 from headway.model.templates import Template
+from headway.model.values.state_names import step_kind
 from headway.model.values.times import duration_text, instant_text
 from headway.text.cron import sentence
 
@@ -257,6 +258,15 @@ class StepBody(JobOptionsBody):
     template: TemplateName | None = None
     continue_on_failure: Switch | None = None
     on_shutdown: Name | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _old_kind(cls, given: Any) -> Any:
+        for field in ("type", "kind"):
+            named = given.get(field) if isinstance(given, dict) else None
+            if (here := step_kind(named)) is not None:
+                raise ValueError(f"a step has no {field}: what an older system calls {named} is {here}")
+        return given
 
     @model_validator(mode="after")
     def _one_of(self) -> StepBody:

@@ -18,6 +18,7 @@ from headway.errors import BadInput, NotFound
 from headway.model.jobs.job import Options
 from headway.model.jobs.retry import RetryPolicy
 from headway.model.values.names import check_task_name
+from headway.model.values.state_names import step_kind
 from headway.model.values.suggestions import closest
 
 ISOLATIONS = ("async", "process", "thread")
@@ -83,6 +84,8 @@ class Registry:
 
 
 def unknown_text(name: str, known: Sequence[str] | dict[str, Any]) -> str:
+    if (here := step_kind(name)) is not None:
+        return f"no task is named {name!r}: what an older system calls {name} is {here}"
     near = closest(name, known)
     hint = f": did you mean {near}?" if near else "; start a worker that has it once, or check the spelling"
     return f"no task is named {name!r}{hint}"

@@ -21,6 +21,7 @@ from headway.model.schedules import cron
 from headway.model.values.json import check_note, from_json, to_json
 from headway.model.values.names import check_name, check_task_name
 from headway.model.values.refuse import refuse
+from headway.model.values.state_names import step_kind
 from headway.model.values.suggestions import closest
 from headway.model.values.times import duration_text, instant, instant_text, seconds
 
@@ -361,6 +362,9 @@ def _step(given: object, place: str, usual_index: int) -> RequestedStep:
     if not isinstance(given, Mapping):
         refuse(place, f'must be a step, like {{"task": "story.generate"}}, not {type(given).__name__}')
     fields = {name: value for name, value in given.items() if value is not None}
+    for old in ("type", "kind"):
+        if (here := step_kind(fields.get(old))) is not None:
+            refuse(f"{place}.{old}", f"is no field of a step: what an older system calls {fields[old]} is {here}")
     _refuse_unknown(fields, ("index", "name", "task", "template", "params", *OPTIONS), "a step", f"{place}.")
     if ("task" in fields) == ("template" in fields):
         raise BadInput(f"{place}.task: give a task or a template, not both", field=f"{place}.task")
