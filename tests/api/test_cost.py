@@ -130,6 +130,8 @@ VALUES: dict[str, list[str]] = {
     "until": ["2020-01-01T00:00:00Z"],
     "failure_kind": ["timeout"],
     "retried": ["true", "false"],
+    "exhausted": ["true", "false"],
+    "after": ["true"],
     "group_id": ["987654"],
     "schedule_id": ["987654"],
     "state": ["free", "held"],

@@ -182,7 +182,7 @@ HARMLESS = {
     *("stage", "index", "mode", "continue_on_failure", "again", "force", "dry_run", "enabled", "duration"),
     # names and words for people, and the filters of lists
     *("name", "key", "note", "description", "reason", "file", "filter", "action", "expected_count", "status", "q"),
-    *("group_id", "schedule_id", "failure_kind", "created_by"),
+    *("group_id", "schedule_id", "failure_kind", "created_by", "exhausted"),
     # the queue's order and its limits
     *("to", "before", "after", "rank", "job_ids", "everybody", "limit", "limits", "policy", "targets", "aging"),
     # where news of the work is sent

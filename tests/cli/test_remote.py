@@ -118,6 +118,8 @@ def test_looking_says_the_same(cli: Here, site: Site, there: There) -> None:
     stock(site)
     for args in (
         ("jobs", "ls"),
+        ("jobs", "ls", "--exhausted"),
+        ("jobs", "chain", 5),
         ("jobs", "ls", "--status", "failed", "--since", "1h"),
         ("jobs", "ls", "--target", "desk/1", "--limit", 1),
         ("jobs", "ls", "--schedule", "each hour"),

@@ -20,11 +20,18 @@ EVERYTHING = JobFilter(
     "desk/1",
     7,
     8,
+    True,
 )
 
 
 @pytest.mark.parametrize("wanted", [JobFilter(), EVERYTHING, JobFilter(q="fog"), JobFilter(group_id=1)])
 def test_a_filter_survives_the_query(wanted: JobFilter) -> None:
+    assert JobFilter.from_query(wanted.to_query()) == wanted
+
+
+def test_running_jobs_with_a_stop_request_are_asked_for_by_their_old_name() -> None:
+    wanted = JobFilter.from_query({"status": ["cancellationrequested"]})
+    assert wanted == JobFilter(frozenset({State.RUNNING}), stopping=True)
     assert JobFilter.from_query(wanted.to_query()) == wanted
 
 
@@ -44,6 +51,8 @@ def test_a_query_is_read_with_the_words_of_callers() -> None:
     ("asked", "words"),
     [
         ({"status": ["lost"]}, "--status: there is no status 'lost'"),
+        ({"status": ["error"]}, "--status: 'error' is ambiguous.* FAILED .* ERROR"),
+        ({"status": ["queued", "CancellationRequested"]}, "cannot be combined"),
         ({"failure_kind": "late"}, "--failure-kind: there is no kind 'late'"),
         ({"since": "yesterday"}, "since"),
         ({"target": "x" * 1_000}, "target"),

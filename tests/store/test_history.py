@@ -322,7 +322,7 @@ PARAMS: dict[str, object] = {
         "looked_at": 500,
     },
     **{"since": 0, "until": 1 << 62, "ids": "[1,1001,2001]", "id": MANY},
-    **dict.fromkeys(("task", "failure_kind", "q", "target_id", "group_id", "schedule_id")),
+    **dict.fromkeys(("task", "failure_kind", "q", "target_id", "group_id", "schedule_id", "exhausted", "stopping")),
 }
 # The index that leads to the jobs; the others are found by their number.
 LEADS = {

@@ -15,12 +15,14 @@ from headway.model.jobs.job import Run
 from headway.model.jobs.states import State
 from headway.store import paging
 from headway.store.db import Database, Tx, open_database
+from headway.store.jobs import history
 from headway.store.jobs import views as job_views
 from headway.store.jobs.views import JobView
 from headway.store.migrations import migrate
 from headway.store.paging import Page
 from headway.store.queue import queue_views
 from headway.store.statements import blocks, sql_text
+from tests.support.life import Life
 
 MANY = 30_000
 BEGAN = 1_700_000_000_000_000
@@ -202,6 +204,16 @@ def test_a_page_of_failed_runs_looks_at_no_more_than_its_budget(full: Database) 
     assert [run.job_id for run in (*first.items, *rest.items)] == expected
 
 
+def test_running_jobs_with_a_stop_request_are_a_filter(life: Life) -> None:
+    running, stopping = life.in_state("running"), life.in_state("cancelling")
+    with life.database.read() as tx:
+        wanted = JobFilter.from_query({"status": ["CancellationRequested"]})
+        assert [view.job.id for view in job_views.list_jobs(tx, 1, wanted).items] == [stopping]
+        assert [one.job_id for one in history.list_records(tx, 1, wanted).items] == [stopping]
+        both = job_views.list_jobs(tx, 1, JobFilter(frozenset({State.RUNNING}))).items
+    assert [view.job.id for view in both] == [stopping, running]
+
+
 # --- cost ---------------------------------------------------------------------------------------------------------
 
 PARAMS = {
@@ -209,7 +221,7 @@ PARAMS = {
     **{"since": 0, "until": 1 << 62, "id": 500, "job_id": 7, "thing": "job", "thing_id": 7, "after": 0, "now": 1},
     **{"priority": 0, "position": 5_000, "created_at": 1},
     **{"within": 3_600_000_000, "ids": json.dumps(list(range(100, 150))), "group_id": 7, "schedule_id": 7},
-    **dict.fromkeys(("task", "key", "failure_kind", "by_name", "by_id", "q", "target_id")),
+    **dict.fromkeys(("task", "key", "failure_kind", "by_name", "by_id", "q", "target_id", "exhausted", "stopping")),
 }
 # As many rows as there are lanes and workers, or, by the row number itself, as are asked for.
 SMALL = {"lanes", "shown_workers", "touched_targets"}

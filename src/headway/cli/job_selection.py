@@ -80,6 +80,9 @@ class JobFilterOptions(OptionGroup):
         ),
     ] = None
     schedule: ScheduleName = None
+    exhausted: Annotated[
+        bool, typer.Option("--exhausted", help="Only jobs that failed and get no automatic retry.")
+    ] = False
 
     @property
     def given(self) -> bool:
@@ -102,6 +105,7 @@ class JobFilterOptions(OptionGroup):
             "q": self.search,
             "target": self.target,
             "group_id": self.group,
+            "exhausted": self.exhausted or None,
         }
         return JobFilter.from_query(asked, labels={"status": "--status", "failure_kind": "--failure-kind"})
 

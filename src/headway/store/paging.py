@@ -114,7 +114,7 @@ def job_rows(tx: Tx, tenant_id: int, filters: JobFilter, limit: int, cursor: str
         found = jobs.find_all(tx, wanted) if wanted else {}
         return [found[job_id] for job_id in wanted if job_id in found]
 
-    walks = _plan_walks(tx, filters) or _job_walks(tx, tenant_id, filters.statuses)
+    walks = _plan_walks(tx, filters) or _job_walks(tx, tenant_id, filters.possible_statuses)
     walk = _merged(tx, walks, tenant_id, floor)
     return fill(walk, pick, lambda job: job.id, min(before, read_cursor(cursor)), limit)
 
@@ -140,7 +140,7 @@ def count_jobs(tx: Tx, tenant_id: int, filters: JobFilter) -> tuple[dict[State, 
     """
     tx.run("pin_plans")
     floor, before = _between(tx, filters)
-    walks = _plan_walks(tx, filters) or _job_walks(tx, tenant_id, filters.statuses)
+    walks = _plan_walks(tx, filters) or _job_walks(tx, tenant_id, filters.possible_statuses)
     ids = _merged(tx, walks, tenant_id, floor)(before, BUDGET)
     counted = tx.run("count_picked", ids=json.dumps(ids), **filter_params(tx, tenant_id, filters))
     return {State(status): count for status, count in counted}, len(ids) < BUDGET
@@ -169,8 +169,9 @@ def started_below(tx: Tx, filters: JobFilter) -> int:
 
 def led(tx: Tx, tenant_id: int, filters: JobFilter) -> Walk | None:
     """Returns a walk over an index of matching jobs only; None if there is none."""
-    indexed = filters.statuses and filters.statuses <= _INDEXED
-    walks = _plan_walks(tx, filters) or (_job_walks(tx, tenant_id, filters.statuses) if indexed else [])
+    statuses = filters.possible_statuses
+    indexed = statuses and statuses <= _INDEXED
+    walks = _plan_walks(tx, filters) or (_job_walks(tx, tenant_id, statuses) if indexed else [])
     return _merged(tx, walks, tenant_id, _FIRST) if walks else None
 
 
@@ -179,16 +180,17 @@ def filter_params(tx: Tx, tenant_id: int, filters: JobFilter) -> dict[str, objec
 
     An unknown target raises NotFound instead of matching nothing.
     """
-    by = json.dumps(filters.created_by) if filters.created_by is not None else None
+    by_name, by_id = actor_patterns(filters.created_by)
     return {
         "tenant_id": tenant_id,
         "mask": sum(1 << status for status in filters.statuses) or _EVERY,
         "task": filters.task,
         "key": filters.key,
         "failure_kind": filters.failure_kind,
-        # An actor is stored as {"type":…,"id":…,"name":…}, in this order.
-        "by_name": f'%"name":{literal(by)}}}' if by is not None else None,
-        "by_id": f'%"id":{literal(by)},%' if by is not None else None,
+        "stopping": 1 if filters.stopping else None,
+        "exhausted": None if filters.exhausted is None else int(filters.exhausted),
+        "by_name": by_name,
+        "by_id": by_id,
         "since": _FIRST if filters.since is None else filters.since,
         "until": LAST if filters.until is None else filters.until,
         "q": containing(filters.q) if filters.q else None,
@@ -196,6 +198,15 @@ def filter_params(tx: Tx, tenant_id: int, filters: JobFilter) -> dict[str, objec
         "schedule_id": filters.schedule_id,
         "target_id": None if filters.target is None else find_target(tx, tenant_id, filters.target)[0],
     }
+
+
+def actor_patterns(named: str | None) -> tuple[str | None, str | None]:
+    """Returns patterns for the stored actors with this name, and with this id; None matches every actor."""
+    if named is None:
+        return None, None
+    text = literal(json.dumps(named))
+    # An actor is stored as {"type":…,"id":…,"name":…}, in this order.
+    return f'%"name":{text}}}', f'%"id":{text},%'
 
 
 def fill(

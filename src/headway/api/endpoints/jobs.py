@@ -14,6 +14,7 @@ from headway.api.schemas.jobs import (
     BatchSchema,
     BulkBody,
     BulkSchema,
+    ChainedJobSchema,
     EventSchema,
     ExplanationSchema,
     JobEditBody,
@@ -24,6 +25,7 @@ from headway.api.schemas.jobs import (
     ResolveBody,
     ResumeBody,
     RetryBody,
+    chain_json,
     event_json,
     explain_json,
     job_json,
@@ -41,6 +43,7 @@ from headway.model.jobs.job import NewJob
 from headway.model.values.times import instant
 from headway.store.groups.views import group_view
 from headway.store.jobs import views as job_views
+from headway.store.paging import Page
 from headway.store.queue import queue_views
 
 routes = Routes("jobs")
@@ -222,15 +225,24 @@ def events(
     return answer({"items": [event_json(here.shown(event)) for event in found], "next": more})
 
 
-@routes.get("/api/jobs/{job_id}/chain", answer=PageSchema[JobSchema])
-def chain(here: Here, job_id: JobId) -> Response:
-    """List the automatic retries of a job, oldest first.
+@routes.get("/api/jobs/{job_id}/chain", answer=PageSchema[ChainedJobSchema])
+def chain(
+    here: Here,
+    job_id: JobId,
+    after: Annotated[bool, Query(description="Only the automatic retries after this job")] = False,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Response:
+    """List the retry chain that a job belongs to, first job first, automatic and manual retries.
 
-    The last one decides the outcome of the chain.
+    With `after` only the automatic retries after the job; the last one decides its outcome.
     """
     with here.read() as tx:
-        found = job_views.chain_after(tx, here.tenant_id, job_id)
-    return answer({"items": [job_json(view) for view in found], "next": None})
+        if after:
+            page = Page(job_views.chain_after(tx, here.tenant_id, job_id))
+        else:
+            page = job_views.chain_page(tx, here.tenant_id, job_id, limit, cursor)
+    return answer(chain_json(page, job_id))
 
 
 # --- changing and stopping ----------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ def _asked(
     created_by: Text = None,
     since: Annotated[str | None, Query(description="Created at or after, RFC 3339")] = None,
     until: Annotated[str | None, Query(description="Created before, RFC 3339")] = None,
+    exhausted: Annotated[bool | None, Query(description="Failed without an automatic retry, or not")] = None,
     q: Annotated[str | None, Query(max_length=300, description="In task, key, reason and error")] = None,
 ) -> JobFilterQuery:
     given: dict[str, Any] = {name: value for name, value in locals().items() if value is not None}

@@ -44,6 +44,7 @@ from headway.model.jobs.job import Options, Run
 from headway.model.jobs.states import State
 from headway.model.values.times import instant_text
 from headway.store.jobs.views import JobView, LogLine, WorkReport
+from headway.store.paging import Page
 from headway.store.workers import worker_name
 
 # --- runs ---------------------------------------------------------------------------------------------------------
@@ -181,6 +182,12 @@ class BlockerSchema(Schema[Blocker]):
     by: AnyJson = _blocker(lambda blocker: blocker.by)
     since: Instant | None = _blocker(lambda blocker: time_or_none(blocker.since))
     until: Instant | None = _blocker(lambda blocker: time_or_none(blocker.until))
+
+
+class ChainedJobSchema(JobSchema):
+    # The job whose chain this is.
+    asked: bool
+    automatic: bool = _job(lambda view: bool(view.job.retry_auto))
 
 
 class QueuedJobSchema(JobSchema):
@@ -356,6 +363,7 @@ class JobFilterBody(Body):
     key: str | None = None
     failure_kind: str | None = None
     created_by: str | None = None
+    exhausted: bool | None = None
     since: GivenInstant | None = None
     until: GivenInstant | None = None
     q: str | None = None
@@ -382,8 +390,15 @@ class BulkBody(Body):
 # --- functions ----------------------------------------------------------------------------------------------------
 
 job_json: Callable[[JobView], Json] = JobSchema.of
+
 run_json: Callable[[Run], Json] = RunSchema.of
 event_json: Callable[[Event], Json] = EventSchema.of
 line_json: Callable[[LogLine], Json] = LineSchema.of
 blocker_json: Callable[[Blocker], Json] = BlockerSchema.of
 explain_json: Callable[[Explanation], Json] = ExplanationSchema.of
+
+
+def chain_json(page: Page[JobView], job_id: int) -> Json:
+    """Returns the JSON of a page of the chain of this job."""
+    items = [ChainedJobSchema.of(view, asked=view.job.id == job_id) for view in page.items]
+    return {"items": items, "next": page.next}

@@ -58,6 +58,9 @@ class HttpJobs:
     def shown(self, job_id: int) -> Json:
         return {**self.get(job_id), "events": self.link.events(f"{JOBS}/{job_id}")}
 
+    def chain(self, job_id: int, limit: int, cursor: str | None) -> Json:
+        return self.link.get(f"{JOBS}/{job_id}/chain", limit=check_limit(limit), cursor=cursor)
+
     def run(self, run_id: int) -> Json:
         try:
             return self.link.get(f"{RUNS}/{run_id}")
@@ -138,12 +141,13 @@ class HttpJobs:
             if not _ended(job):
                 yield FollowedJob(job, lines)
                 lines = []
-        chain = self._chain(job_id)
-        yield FollowedJob(self.get(job_id), lines, chain[0] if chain else None)
+        retries = self._retries(job_id)
+        yield FollowedJob(self.get(job_id), lines, retries[0] if retries else None)
 
-    def _chain(self, job_id: int) -> list[Json]:
-        chain: list[Json] = self.link.get(f"{JOBS}/{job_id}/chain")["items"]
-        return chain
+    def _retries(self, job_id: int) -> list[Json]:
+        """Returns the automatic retries after a job, oldest first."""
+        retries: list[Json] = self.link.get(f"{JOBS}/{job_id}/chain", after=True)["items"]
+        return retries
 
     def log(self, job_id: int, tail: int | None) -> tuple[list[Json], int]:
         if tail is None:
@@ -178,7 +182,7 @@ class HttpJobs:
 
     def wait(self, job_id: int, deadline: float | None) -> Json:
         while True:
-            last = next(reversed(self._chain(job_id)), None) or self.get(job_id)
+            last = next(reversed(self._retries(job_id)), None) or self.get(job_id)
             if over(last["status"]) or (deadline is not None and time.monotonic() >= deadline):
                 return last
             for message in self.link.live(last["job_id"], deadline=deadline):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headway.api.schemas.jobs import event_json, explain_json, job_json, line_json, run_json
+from headway.api.schemas.jobs import chain_json, event_json, explain_json, job_json, line_json, run_json
 from headway.cli.backend.base import LOOK_SECONDS, FollowedJob, every, fill, over
 from headway.cli.output import Json
 from headway.engine.client.limits import lives
@@ -70,6 +70,10 @@ class LocalJobs:
         with self.backend.read() as tx:
             view, events = job_views.view(tx, self.backend.tenant_id, job_id), job_views.events(tx, job_id)
         return {**job_json(view), "events": [event_json(event) for event in events]}
+
+    def chain(self, job_id: int, limit: int, cursor: str | None) -> Json:
+        with self.backend.read() as tx:
+            return chain_json(job_views.chain_page(tx, self.backend.tenant_id, job_id, limit, cursor), job_id)
 
     def run(self, run_id: int) -> Json:
         with self.backend.read() as tx:

@@ -72,6 +72,16 @@ def _group_of(backend: Backend, job: Json) -> Json | None:
     return None
 
 
+@command(jobs, "chain")
+def chain(call: Invocation, job_id: Id, limit: Limit = 50, cursor: Cursor = None) -> None:
+    """Show the retry chain that a job belongs to, the first job first; a star marks the job."""
+    from headway.cli.tables.jobs import chain_table
+
+    with call.backend() as backend:
+        page, now = backend.jobs.chain(job_id, limit, cursor), backend.now()
+    call.out.page(page, lambda found: chain_table(found, now), empty=("no more jobs in this chain",))
+
+
 @command(jobs, "logs")
 def logs(
     call: Invocation,

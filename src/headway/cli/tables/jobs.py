@@ -30,9 +30,8 @@ def note(job: Json, now: int) -> str:
         return f"rank {job['rank']}"
     if status == "RUNNING":
         return progress_text(job)
-    if run is not None and run["error"] and status != "COMPLETED":
-        return str(run["error"].splitlines()[0])
-    return job["reason"] or ""
+    why = str(run["error"].splitlines()[0]) if run and run["error"] and status != "COMPLETED" else job["reason"] or ""
+    return f"exhausted: {why}" if job["exhausted"] and why else "exhausted" if job["exhausted"] else why
 
 
 def progress_text(job: Json) -> str:
@@ -52,6 +51,24 @@ def job_table(jobs: Iterable[Json], now: int) -> Table:
             styled(job["task"]),
             str(job["priority"]),
             str(job["attempt"]),
+            age(job["created_at"], now),
+            styled(note(job, now)),
+        )
+    return made
+
+
+def chain_table(jobs: Iterable[Json], now: int) -> Table:
+    """Renders a retry chain. A star marks the job that the user asked for."""
+    made = table("", "ID", "STATUS", "RETRY", "OF", "TASK", "AGE", "NOTE", flexible=("TASK", "NOTE"))
+    for job in jobs:
+        how = "automatic" if job["automatic"] else "by hand" if job["retry_of"] is not None else ""
+        made.add_row(
+            "*" if job["asked"] else "",
+            str(job["job_id"]),
+            status_text(job["status"]),
+            how,
+            str(job["retry_of"] or ""),
+            styled(job["task"]),
             age(job["created_at"], now),
             styled(note(job, now)),
         )
@@ -142,6 +159,7 @@ def job_page(job: Json, group: Json | None, now: int) -> Table:
             ("priority", str(job["priority"])),
             ("rank", job["rank"]),
             ("attempt", f"{job['attempt']}{retry_of}"),
+            ("exhausted", "yes: it failed and gets no automatic retry" if job["exhausted"] else None),
             ("key", job["key"]),
             ("target", job["target"]),
             ("resources", ", ".join(job["resources"])),

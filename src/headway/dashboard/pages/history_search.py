@@ -29,7 +29,7 @@ PERIODS = (
 _LENGTHS = {"1h": 3_600.0, "24h": 86_400.0, "7d": 604_800.0, "30d": 2_592_000.0}
 STATUSES = [State[name].name for name in ("COMPLETED", "FAILED", "SKIPPED", "CANCELLED", "RUNNING", "PAUSED", "ERROR")]
 KINDS = [kind.value for kind in FailureKind]
-FIELDS = ("q", "task", "status", "failure_kind", "target", "schedule", "within", "since", "until")
+FIELDS = ("q", "task", "status", "failure_kind", "target", "schedule", "within", "since", "until", "exhausted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,7 @@ class Search:
             {
                 **{name: get(name) or None for name in ("task", "failure_kind", "q", "target")},
                 "status": [get("status")] if get("status") else None,
+                "exhausted": True if get("exhausted") else None,
                 "since": since,
                 "until": until,
                 "schedule_id": self._schedule(schedule_named),

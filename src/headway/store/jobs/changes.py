@@ -133,6 +133,11 @@ def automatic_retry(tx: Tx, job_id: int) -> JobRecord | None:
     return rows.job(found[0]) if found else None
 
 
+def automatic_retries(tx: Tx, job_id: int) -> list[JobRecord]:
+    """Returns the automatic retries after a job, oldest first."""
+    return [rows.job(row) for row in tx.run("automatic_retries", id=job_id)]
+
+
 def chain(tx: Tx, job_id: int) -> list[JobRecord]:
     return [rows.job(row) for row in tx.run("chain", id=job_id)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from headway.store import rows
 from headway.store.db import Row, Tx
 from headway.store.events import PAGE_BYTES
 from headway.store.jobs import changes as jobs
-from headway.store.paging import BUDGET, Page, check_limit, job_rows, run_rows
+from headway.store.paging import BUDGET, Page, check_limit, job_rows, pack, run_rows, unpack
 from headway.store.queue import targets
 from headway.store.queue.explain import RANKED
 
@@ -132,14 +132,21 @@ def last_of_chain(tx: Tx, tenant_id: int, job_id: int) -> JobRecord:
     return [job, *_retries_after(tx, job)][-1]
 
 
+def chain_page(tx: Tx, tenant_id: int, job_id: int, limit: int, cursor: str | None) -> Page[JobView]:
+    """Returns the whole retry chain that a job belongs to, first job first."""
+    jobs.find(tx, job_id, tenant_id)
+    after = 0 if cursor is None else unpack(cursor, "chain", 1)[0]
+    found = [rows.job(row) for row in tx.run("chain_page", id=job_id, after=after, limit=check_limit(limit) + 1)]
+    return Page(views(tx, tenant_id, found[:limit]), pack("chain", found[limit - 1].id) if len(found) > limit else None)
+
+
 def chain_after(tx: Tx, tenant_id: int, job_id: int) -> list[JobView]:
     """Returns the automatic retries after a job, oldest first."""
-    return views(tx, tenant_id, list(_retries_after(tx, jobs.find(tx, job_id, tenant_id))))
+    return views(tx, tenant_id, _retries_after(tx, jobs.find(tx, job_id, tenant_id)))
 
 
-def _retries_after(tx: Tx, job: JobRecord) -> Iterator[JobRecord]:
-    while job.status is State.FAILED and (follower := jobs.automatic_retry(tx, job.id)) is not None:
-        yield (job := follower)
+def _retries_after(tx: Tx, job: JobRecord) -> list[JobRecord]:
+    return jobs.automatic_retries(tx, job.id) if job.status is State.FAILED else []
 
 
 def retried(tx: Tx, ids: Iterable[int]) -> set[int]:

@@ -10,10 +10,18 @@
 
 -- name: filter_of_both
 -- Conditions on a job, whether the list shows the job or its run.
-(cast(:key as text) is null or j.key = :key)
+(cast(:exhausted as integer) is null or j.exhausted = :exhausted)
+  and (cast(:stopping as integer) is null or j.stop is not null)
+  and (cast(:key as text) is null or j.key = :key)
   and (cast(:target_id as bigint) is null or j.target_id = :target_id)
   and (cast(:group_id as bigint) is null or j.group_id = :group_id)
   and (cast(:schedule_id as bigint) is null
     or exists (select 1 from hw_group g where g.id = j.group_id and g.schedule_id = :schedule_id))
   and (cast(:failure_kind as text) is null or j.failure_kind = :failure_kind)
   and (cast(:by_name as text) is null or j.created_by like :by_name escape '!' or j.created_by like :by_id escape '!')
+
+-- name: is_audited
+-- Events in the audit list, as the index hw_event_audit has them. An actor is stored as {"type":"user",…: its type begins at 10.
+(thing in ('tenant', 'lane', 'concurrency', 'target', 'token', 'webhook', 'template', 'schedule')
+  or thing in ('job', 'group', 'execution', 'delivery') and (kind <> 'job.created' or data is not null)
+  and substr(actor, 10, 5) in ('user"', 'token'))

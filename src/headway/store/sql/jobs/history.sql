@@ -34,6 +34,8 @@ from (
     and (cast(:schedule_id as bigint) is null
       or exists (select 1 from hw_group g where g.id = j.group_id and g.schedule_id = :schedule_id))
     and (cast(:failure_kind as text) is null or j.failure_kind = :failure_kind)
+    and (cast(:stopping as integer) is null or j.stop is not null)
+    and (cast(:exhausted as integer) is null or j.exhausted = :exhausted)
     and (cast(:q as text) is null or lower(r.task) like :q escape '!' or lower(coalesce(r.error, j.reason)) like :q escape '!'
       or lower(substr(r.params, 1, 2000)) like :q escape '!')
   order by j.id desc limit :limit) w;

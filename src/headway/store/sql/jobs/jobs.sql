@@ -67,6 +67,28 @@ with recursive up(id, retry_of) as (
 )
 select {job_columns} from hw_job j where j.id in (select id from down) order by j.id;
 
+-- name: chain_page
+-- The jobs of a chain after an id, from first to last, by automatic and manual retries.
+with recursive up(id, retry_of) as (
+  select id, retry_of from hw_job where id = :id
+  union all
+  select p.id, p.retry_of from up join hw_job p on p.id = up.retry_of
+), down(id) as (
+  select id from up where retry_of is null
+  union all
+  select c.id from down join hw_job c on c.retry_of = down.id
+)
+select {job_columns} from hw_job j where j.id in (select id from down) and j.id > :after order by j.id limit :limit;
+
+-- name: automatic_retries
+-- The automatic retries after a job. A job has at most one, so they are no more than a policy allows.
+with recursive down(id) as (
+  select c.id from hw_job c where c.retry_of = :id and c.retry_auto = 1
+  union all
+  select c.id from down join hw_job c on c.retry_of = down.id and c.retry_auto = 1
+)
+select {job_columns} from hw_job j where j.id in (select id from down) order by j.id;
+
 -- name: edits_of_job
 -- The events that may tell of new params, latest first.
 select actor, data from hw_event where thing = 'job' and thing_id = :job_id and kind in ('job.edited', 'job.promoted')
