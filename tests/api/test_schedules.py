@@ -146,7 +146,10 @@ def test_put_says_everything_anew_and_patch_changes_what_it_names(site: Site) ->
     assert (off.json()["enabled"], off.json()["note"], off.json()["next_run_at"]) == (False, "stopped", None)
     assert site.http.put(path, json=NIGHTLY).json()["enabled"] is False
     created, changed = "schedule.created", "schedule.changed"
-    assert [event.kind for event in history(site, number)] == [created, changed, changed, "schedule.disabled", changed]
+    assert [event.kind for event in history(site, number)] == [
+        *(created, changed, changed, changed, changed),
+        *("schedule.disabled", changed),
+    ]
     assert check(site.app.database).findings == []
 
 
@@ -266,6 +269,24 @@ def test_the_ledger_says_what_became_of_every_time(database_url: str) -> None:
         execution = site.http.get(f"/api/schedule-executions/{page['items'][2]['execution_id']}").json()
         assert (execution["kind"], execution["nominal_at"]) == ("tick", "2026-01-01T01:00:00Z")
         assert execution["created_by"]["type"] == "schedule"
+
+
+def test_missed_ticks_are_in_the_overview_until_they_are_seen(database_url: str) -> None:
+    clock = FrozenClock("2026-01-01T00:00:00Z")
+    with serving(database_url, clock=clock) as site:
+        body = {"name": "hourly", "cron": "@hourly", "catch_up": "none", "steps": [STORY]}
+        path = site.http.post(PATH, json=body).headers["location"]
+        clock.advance("2h 30m")
+        Scheduler(site.app.client).tick()
+        (missed,) = site.http.get("/api/overview").json()["missed_ticks"]
+        first, last = "2026-01-01T01:00:00Z", "2026-01-01T02:00:00Z"
+        assert missed == {"schedule_id": 1, "name": "hourly", "count": 2, "first": first, "last": last}
+        assert site.http.get(path).json()["missed_seen_at"] is None  # looking at it is not enough
+        seen = fits(ScheduleSchema, site.http.post(f"{path}/seen"))
+        assert seen["missed_seen_at"] == "2026-01-01T02:30:00Z"
+        assert site.http.get("/api/overview").json()["missed_ticks"] == []
+        assert fits(ScheduleSchema, site.http.post(f"{path}/seen")) == seen
+        assert site.http.post(f"{PATH}/99/seen").status_code == 404
 
 
 # --- who may ------------------------------------------------------------------------------------------------------

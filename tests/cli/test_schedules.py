@@ -287,6 +287,26 @@ def test_a_schedule_that_a_wrong_clock_silenced(cli: Here, nightly: App, databas
     assert "silent" not in cli("schedules", "show", "nightly").done().err
 
 
+def test_missed_ticks_are_told_until_they_are_seen(cli: Here, nightly: App, database: Database) -> None:
+    none = cli("schedules", "seen", "--all").done()
+    assert (none.out, none.err) == ("", "no tick was missed that was not seen before\n")
+    assert "missed" not in cli("status").done().out
+    with database.transaction("missed") as tx:
+        text = "insert into hw_tick (tenant_id, schedule_id, nominal_at, until, count, outcome, decided_at)"
+        database.execute_script(tx, f"{text} values (1, 1, 5, 9, 3, 'MISSED', {database.clock.now()});")
+    told = "3 ticks of nightly were missed while no scheduler ran"
+    remedy = (
+        "see them with `headway schedules ticks nightly`, then mark them as seen with `headway schedules seen nightly`"
+    )
+    said = " ".join(cli("status").done().out.split())
+    assert f"missed {told}: {remedy}" in said
+    cli("schedules", "seen").refused(2, "give either the NAME of a schedule or --all")
+    cli("schedules", "seen", "nightly", "--all").refused(2, "give either the NAME")
+    marked = cli("schedules", "seen", "--all").done()
+    assert marked.out == "nightly: its missed ticks are marked as seen\n"
+    assert "missed" not in cli("status").done().out
+
+
 def test_run_now(cli: Here, nightly: App) -> None:
     cli("schedules", "disable", "nightly").done()
     said = cli("schedules", "run", "nightly", "times=2", *APP).done()

@@ -117,6 +117,21 @@ def test_a_step_that_waits_for_a_person_is_told_at_the_top(site: Site) -> None:
     assert "skips every tick" not in read(site.http, "/schedules/1")
 
 
+def test_missed_ticks_are_told_until_the_button_is_pressed(database_url: str) -> None:
+    clock = FrozenClock("2026-01-01T00:00:00Z")
+    with serving(database_url, clock=clock) as site:
+        make(site, "hourly", cron="@hourly", catch_up="none")
+        clock.advance("2h 30m")
+        Scheduler(site.app.client).tick()
+        words = "2 ticks of hourly were missed while no scheduler ran"
+        assert words in site.http.get("/ui/schedules/1").text
+        assert words in site.http.get("/ui/health").text
+        done = fill(site.http, "/schedules/1", "/schedules/1/seen")
+        assert "The missed ticks of hourly are marked as seen." in done.text
+        assert words not in site.http.get("/ui/schedules/1").text
+        assert words not in site.http.get("/ui/health").text
+
+
 def test_the_list_says_when_what_and_how_it_went(site: Site) -> None:
     make(site)
     make(site, "broken", cron="*/15 * * * *", steps=[{"task": "fails"}])

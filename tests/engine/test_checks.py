@@ -14,7 +14,9 @@ from headway.engine.monitoring.check import Audience, Scope
 from headway.engine.monitoring.readiness import ready
 from headway.model.checks import Answer
 from headway.runtime import supervisor
+from headway.verify import check
 from tests.support.life import Life
+from tests.support.schedules import Clockwork
 
 
 @pytest.fixture
@@ -55,6 +57,32 @@ def test_readyz_warns_of_each_finding_without_a_subject(life: Life) -> None:
         ("no_worker", True),
         ("workers_silent", True),
     ]
+
+
+def test_missed_ticks_are_reported_until_a_person_has_seen_them(life: Life) -> None:
+    clockwork = Clockwork(life)
+    for name in ("hourly", "daily"):
+        clockwork.create(name, cron="0 * * * *", catch_up="none")
+    clockwork.advance("2h 30m")
+    for tenant_id in (None, life.client.tenant_id):
+        answer = answers(life, tenant_id)["missed"]
+        assert answer.mark == "look"
+        assert answer.detail.startswith("2 ticks of hourly were missed while no scheduler ran, 2 ticks of daily were")
+        assert "headway schedules seen --all" in (answer.remedy or "")
+        assert [finding.kind for finding in answer.findings] == ["ticks_missed"] * 2
+    made = clockwork.schedules.get("hourly")
+    seen = clockwork.schedules.see("hourly")
+    assert seen.missed_seen_at == life.clock.now()
+    assert clockwork.events("schedule", made.id)[-1] == (made.version + 1, "schedule.seen")
+    assert clockwork.schedules.see("hourly") == seen  # nothing is left to be seen, so nothing is written
+    (left,) = answers(life, None)["missed"].findings
+    assert (left.remedy.command, left.remedy.page) == ("headway schedules seen daily", "/schedules/2")
+    clockwork.schedules.delete("daily")
+    assert answers(life, None)["missed"].mark == "ok"
+    clockwork.advance("2h 30m")
+    ((later,),) = [answers(life, None)["missed"].findings]
+    assert later.sentence == "2 ticks of hourly were missed while no scheduler ran"
+    assert check(life.database).findings == []
 
 
 def test_a_listed_finding_leads_to_a_page(life: Life) -> None:

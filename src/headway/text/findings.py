@@ -16,7 +16,7 @@ from headway.model.explain.forecast import span
 from headway.model.jobs.outcome import SHUTDOWN
 from headway.model.jobs.states import State
 from headway.model.webhooks.address import origin_of
-from headway.text import targets, webhooks
+from headway.text import schedules, targets, webhooks
 
 if TYPE_CHECKING:
     from headway.model.jobs.job import JobRecord
@@ -112,6 +112,20 @@ def schedule_late(schedule: Schedule, lag: int) -> Finding:
     remedy = replace(SCHEDULER, page=f"/schedules/{schedule.id}")
     subject = Subject("Schedule", schedule.name, f"schedule-{schedule.id}")
     return Finding("schedule_late", f"its tick was due {span(lag)} ago", remedy, subject=subject)
+
+
+def missed_remedy(name: str, *, several: bool = False) -> Remedy:
+    """Returns how missed ticks are looked at and marked as seen."""
+    which = "--all" if several else quote(name)
+    text = f"see them with `headway schedules ticks {quote(name)}`, then mark them as seen with {{command}}"
+    return Remedy(text, f"headway schedules seen {which}")
+
+
+def ticks_missed(schedule: Schedule, count: int) -> Finding:
+    """Returns the finding for missed ticks that no person has seen."""
+    remedy = replace(missed_remedy(schedule.name), page=f"/schedules/{schedule.id}")
+    subject = Subject("Schedule", schedule.name, f"missed-{schedule.id}")
+    return Finding("ticks_missed", schedules.missed_words(schedule.name, count), remedy, "held", subject)
 
 
 def execution_waits(

@@ -142,6 +142,15 @@ def disable(here: Here, schedule_id: Id, body: DisableBody | None = None) -> Res
     return _shown(here, here.client.schedules.disable(schedule_id, reason=reason))
 
 
+@routes.post("/api/schedules/{schedule_id}/seen", answer=ScheduleSchema)
+def seen(here: Here, schedule_id: Id, body: Body | None = None) -> Response:
+    """Mark the missed ticks of a schedule as seen.
+
+    Until then the overview, the Health page and `doctor` report them.
+    """
+    return _shown(here, here.client.schedules.see(schedule_id))
+
+
 @routes.post("/api/schedules/{schedule_id}/reset", answer=ScheduleSchema, status=201)
 def reset(here: Here, schedule_id: Id, body: Body | None = None) -> Response:
     """Replace a schedule that is silent because a clock was ahead.

@@ -37,6 +37,7 @@ from headway.model.schedules.definition import Definition, Schedule, Tick
 from headway.model.templates import Template
 from headway.model.values.state_names import step_kind
 from headway.model.values.times import duration_text, instant_text
+from headway.store.schedules.schedules import Missed
 from headway.text.cron import sentence
 
 # --- templates ----------------------------------------------------------------------------------------------------
@@ -150,6 +151,7 @@ class ScheduleSchema(Schema[ShownSchedule]):
     note: str | None = _shown(lambda schedule: schedule.facts.get("note"))
     origin: Literal["code", "file", "api"] = _shown.literal(lambda schedule: schedule.stored.origin)
     last_run_at: Instant | None = _shown(lambda schedule: time_or_none(schedule.stored.last_run_at))
+    missed_seen_at: Instant | None = _shown(lambda schedule: time_or_none(schedule.stored.missed_seen_at))
     next_run_at: Instant | None = _shown(lambda schedule: time_or_none(schedule.stored.next_at))
     sentence: str = _shown(lambda schedule: schedule.sentence)
     created_at: Instant = _shown(lambda schedule: instant_text(schedule.stored.created_at))
@@ -178,7 +180,7 @@ def schedule_json(schedule: Schedule, templates: Mapping[str, int] | None = None
 
 # --- ticks --------------------------------------------------------------------------------------------------------
 
-_tick, _preview = Reader[Tick](), Reader[Preview]()
+_tick, _preview, _missed = Reader[Tick](), Reader[Preview](), Reader[Missed]()
 
 
 class TickSchema(Schema[Tick]):
@@ -190,6 +192,16 @@ class TickSchema(Schema[Tick]):
     reason: str | None = _tick(lambda tick: tick.reason)
     execution_id: int | None = _tick(lambda tick: tick.execution_id)
     decided_at: Instant = _tick(lambda tick: instant_text(tick.decided_at))
+
+
+class MissedTicksSchema(Schema[Missed]):
+    """The missed ticks of a schedule that no person has marked as seen."""
+
+    schedule_id: int = _missed(lambda missed: missed.schedule.id)
+    name: str = _missed(lambda missed: missed.schedule.name)
+    count: int = _missed(lambda missed: missed.times)
+    first: Instant = _missed(lambda missed: instant_text(missed.first_at))
+    last: Instant = _missed(lambda missed: instant_text(missed.last_at))
 
 
 class PreviewSchema(Schema[Preview]):

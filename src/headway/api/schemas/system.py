@@ -17,6 +17,7 @@ from typing_extensions import TypedDict
 from headway.api.schemas.common import AnyJson, Body, Instant, Json, Reader, Schema, given, strict, time_or_none
 from headway.api.schemas.jobs import JobSchema, LineSchema, QueuedJobSchema
 from headway.api.schemas.queue import QueuePauseSchema, TargetSchema, pause_json, waiting_json
+from headway.api.schemas.schedules import MissedTicksSchema
 from headway.api.schemas.workers import WorkerSchema, worker_json
 from headway.engine.client.apply import Applying, ManifestChange
 from headway.engine.monitoring.overview import Overview
@@ -176,6 +177,7 @@ class OverviewSchema(Schema[Overview]):
     oldest_wait: OldestWaitSchema | None = _overview(lambda seen: _oldest_wait(seen.counts))
     queue: QueuePauseSchema = _overview.literal(lambda seen: pause_json(seen.pause, seen.everybody))
     blocked_targets: list[TargetSchema] = _overview(lambda seen: list(map(TargetSchema.of, seen.blocked)))
+    missed_ticks: list[MissedTicksSchema] = _overview(lambda seen: list(map(MissedTicksSchema.of, seen.missed)))
     workers: list[WorkerSchema] = given()
     running: list[JobSchema] = _overview(lambda seen: list(map(JobSchema.of, seen.running)))
     waiting: list[QueuedJobSchema] = _overview.literal(lambda seen: list(map(waiting_json, seen.waiting)))

@@ -114,6 +114,9 @@ class HttpSchedules:
     def reset(self, which: int | str) -> Json:
         return self.link.post(f"{self._path(which)}/reset")
 
+    def see(self, which: int | str) -> Json:
+        return self.link.post(f"{self._path(which)}/seen")
+
     def delete(self, which: int | str) -> Json:
         return self.link.delete(self._path(which))
 

@@ -122,6 +122,9 @@ class LocalSchedules:
     def reset(self, which: int | str) -> Json:
         return self._json(self.verbs.reset(which))
 
+    def see(self, which: int | str) -> Json:
+        return self._json(self.verbs.see(which))
+
     def delete(self, which: int | str) -> Json:
         return self._json(self.verbs.delete(which))
 

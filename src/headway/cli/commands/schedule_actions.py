@@ -49,6 +49,28 @@ def register(schedules: typer.Typer) -> None:
         with call.backend() as backend:
             _answer(call, backend.schedules.reset(number_or_name(name)), "reset")
 
+    @command(schedules, "seen")
+    def seen(
+        call: Invocation,
+        name: Annotated[
+            str | None, typer.Argument(metavar="NAME", help="Name or number of the schedule.", show_default=False)
+        ] = None,
+        every: Annotated[bool, typer.Option("--all", help="All schedules of the tenant.")] = False,
+    ) -> None:
+        """Mark the missed ticks of a schedule as seen: `status`, `doctor` and the Health page no longer report them."""
+        from headway.cli.output import visible
+        from headway.errors import BadInput
+
+        if (name is None) != every:
+            raise BadInput("give either the NAME of a schedule or --all", field="name")
+        with call.backend() as backend:
+            marked = [backend.schedules.see(number_or_name(name))] if name is not None else _see_all(backend)
+        call.out.answer(
+            {"items": marked, "next": None},
+            lambda: [f"{visible(schedule['name'])}: its missed ticks are marked as seen" for schedule in marked],
+            notes=[] if marked else ["no tick was missed that was not seen before"],
+        )
+
     @command(schedules, "delete")
     def delete(call: Invocation, name: Name, yes: Yes = False) -> None:
         """Delete a schedule. Its executions and ticks stay; its name becomes free."""
@@ -161,6 +183,14 @@ def register(schedules: typer.Typer) -> None:
             lambda: _times(done["times"], zone) if dry_run else map(str, done["executions"]),
             notes=[_backfilled(done, number, dry_run=dry_run)],
         )
+
+
+def _see_all(backend: Backend) -> list[Json]:
+    """Marks the missed ticks of every schedule; the overview lists some of them at a time."""
+    marked: list[Json] = []
+    while unseen := backend.overview(listed=1)["missed_ticks"]:
+        marked += [backend.schedules.see(missed["schedule_id"]) for missed in unseen]
+    return marked
 
 
 def _times(times: Sequence[str], zone: str) -> list[str]:

@@ -47,7 +47,17 @@ def _page(seen: Json) -> list[RenderableType]:
         ("last 24 h", ", ".join(f"{counts[name]} {name.lower()}" for name in ended if counts[name]) or "none"),
         ("oldest wait", f"{age(wait['queued_at'], now)}, job {wait['job_id']}" if wait else None),
     ]
+    if seen["missed_ticks"]:
+        rows.append(("missed", _missed(seen["missed_ticks"])))
     return [pairs([(name, one_line(str(value)) if value else None) for name, value in rows])]
+
+
+def _missed(unseen: list[Json]) -> str:
+    from headway.text.findings import missed_remedy, some
+    from headway.text.schedules import missed_words
+
+    told = some([missed_words(schedule["name"], schedule["count"]) for schedule in unseen])
+    return f"{told}: {missed_remedy(unseen[0]['name'], several=len(unseen) > 1).line}"
 
 
 def _pauses(queue: Json, now: int) -> str:

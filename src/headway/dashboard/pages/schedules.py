@@ -86,6 +86,7 @@ def show(page: PageRequest, schedule_id: int) -> Response:
         ledger = schedules.ledger(tx, one.id, limit=RECENT)
         events = job_views.history(tx, "schedule", one.id, after=max(0, one.version - RECENT - 1))
         active = schedules.open_stages(tx, [one.id])[one.id] is not None
+        unseen = schedules.missed(tx, page.tenant_id, schedule_id=one.id)
         _, switched = schedules.last_switch(tx, one.id)
     groups = [view.group for view in reversed(recent.items)]
     return page.render(
@@ -109,6 +110,7 @@ def show(page: PageRequest, schedule_id: int) -> Response:
         picture=spark(groups, page.now),
         not_yours=_not_yours(page, one),
         waits=_waits(one, recent.items),
+        missed=text_schedules.missed_words(one.name, unseen[0].times) if unseen else None,
         says=text_schedules,
     )
 
@@ -215,6 +217,12 @@ def disable(page: PageRequest, schedule_id: int) -> Response:
     one = page.client.schedules.disable(schedule_id, reason=page.form.given("reason"))
     text = f"Schedule {one.name} is disabled: it does not fire. Executions that exist continue."
     return page.done(text, undo=(f"/schedules/{one.id}/enable", {}))
+
+
+@pages.post("/schedules/{schedule_id:int}/seen", Role.OPERATOR)
+def seen(page: PageRequest, schedule_id: int) -> Response:
+    one = page.client.schedules.see(schedule_id)
+    return page.done(f"The missed ticks of {one.name} are marked as seen.")
 
 
 @pages.post("/schedules/{schedule_id:int}/run", Role.OPERATOR)

@@ -192,6 +192,15 @@ class Schedules:
             "disable_schedule", "disabled", which, lambda schedule, _: replace(schedule, enabled=0), reason=reason
         )
 
+    def see(self, which: int | str) -> Schedule:
+        """Marks the missed ticks of a schedule as seen, so that the checks no longer report them."""
+        client = self.client
+
+        def work(tx: Tx) -> Schedule:
+            return schedules.see_missed(tx, schedules.lock(tx, client.tenant_id, which), client.actor)
+
+        return client.transact("see_missed", work, noun=Schedule)
+
     def delete(self, which: int | str, *, if_version: int | None = None) -> Schedule:
         """Deletes a schedule. Its executions and ledger stay; its name is free again."""
 

@@ -109,6 +109,7 @@ CHECKS: tuple[Check[Any], ...] = (
     Check("targets", queue.read_targets, queue.judge_targets, PAGE, "for paused targets"),
     Check("schedules", schedules.read_schedules, schedules.judge_schedules),
     Check("ticks", schedules.read_ticks, schedules.judge_ticks, READYZ | PAGE, "for overdue ticks"),
+    Check("missed", schedules.read_missed, schedules.judge_missed, PAGE, "for missed ticks that no person has seen"),
     Check("webhooks", schedules.read_webhooks, schedules.judge_webhooks, PAGE, "for failing webhooks"),
 )
 

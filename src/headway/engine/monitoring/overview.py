@@ -17,6 +17,8 @@ from headway.store.jobs.views import Counts, JobView
 from headway.store.paging import BUDGET
 from headway.store.queue import lanes, queue_views, targets
 from headway.store.queue.queue_views import WaitingJob
+from headway.store.schedules import schedules
+from headway.store.schedules.schedules import Missed
 from headway.store.worker_views import WorkerView
 
 DAY = 86_400.0
@@ -37,6 +39,7 @@ class Overview:
     workers: list[tuple[WorkerView, bool]]
     running: list[JobView]
     waiting: list[WaitingJob]
+    missed: list[Missed]
 
 
 def overview(
@@ -54,4 +57,5 @@ def overview(
         [(worker, lives(worker)) for worker in worker_views.workers(tx, within=0.0)],
         job_views.list_jobs(tx, tenant_id, JobFilter(frozenset({State.RUNNING})), listed).items,
         queue_views.queue(tx, tenant_id, listed, lives=lives, foresee=foresee),
+        schedules.missed(tx, tenant_id),
     )

@@ -17,6 +17,7 @@ from headway.model.webhooks.webhook import Endpoint
 from headway.store import stats
 from headway.store.db import Row
 from headway.store.schedules import schedules
+from headway.store.schedules.schedules import Missed
 from headway.store.webhooks import endpoints
 from headway.text import findings
 from headway.text.findings import some
@@ -101,6 +102,22 @@ def judge_ticks(seen: TicksSeen) -> Answer:
     found = findings.ticks_late(seen.lag)
     each = [findings.schedule_late(schedule, lag) for schedule, lag in seen.schedules]
     return broken(found.sentence, found.remedy.line, [found, *each])
+
+
+# --- missed ticks -------------------------------------------------------------------------------------------------
+
+
+def read_missed(scope: Scope) -> list[Missed]:
+    return schedules.missed(scope.tx, scope.tenant_id, limit=READ if scope.tenant_id is None else LISTED)
+
+
+def judge_missed(seen: Sequence[Missed]) -> Answer:
+    """Judges missed ticks that no person has marked as seen. Nothing is broken now, so they are at most a look."""
+    if not seen:
+        return ok("no tick was missed, or all that were missed have been seen")
+    found = [findings.ticks_missed(missed.schedule, missed.times) for missed in seen]
+    remedy = findings.missed_remedy(seen[0].schedule.name, several=len(seen) > 1)
+    return look(some([finding.sentence for finding in found]), remedy.line, found)
 
 
 # --- webhooks -----------------------------------------------------------------------------------------------------

@@ -168,7 +168,7 @@ class Schedule:
     """A schedule as it is stored. All ticks up to `decided_until` are decided; `definition` is JSON.
 
     `defined_by` made or last changed the definition. `templates` are the ids of the templates that it names, bound when
-    it was saved.
+    it was saved. Ticks that were missed up to `missed_seen_at` were seen by a person.
     """
 
     id: int
@@ -186,6 +186,7 @@ class Schedule:
     version: int
     defined_by: str | None = None
     templates: str = "{}"
+    missed_seen_at: int | None = None
 
     @property
     def author(self) -> str:

@@ -113,6 +113,30 @@ def check_kept(tx: Tx, schedule: Schedule, since: int) -> None:
         )
 
 
+class Missed(NamedTuple):
+    """The missed ticks of a schedule that no person has seen: how many, the first and the last."""
+
+    schedule: Schedule
+    times: int
+    first_at: int
+    last_at: int
+
+
+def missed(tx: Tx, tenant_id: int | None, *, schedule_id: int | None = None, limit: int = 50) -> list[Missed]:
+    """Returns the schedules with unseen missed ticks, the latest first. None as the tenant means all tenants."""
+    found = tx.run("unseen_misses", tenant_id=tenant_id, schedule_id=schedule_id, limit=limit)
+    return [Missed(_schedule(row[:-3]), int(row[-3]), row[-2], row[-1]) for row in found]
+
+
+def see_missed(tx: Tx, schedule: Schedule, actor: Actor) -> Schedule:
+    """Marks the missed ticks of a locked schedule as seen; changes nothing if there are none."""
+    if not missed(tx, schedule.tenant_id, schedule_id=schedule.id):
+        return schedule
+    ((version, at),) = tx.run("see_misses", id=schedule.id)
+    record(tx, schedule, "seen", actor, version=version)
+    return replace(schedule, version=version, missed_seen_at=at)
+
+
 # --- finding ------------------------------------------------------------------------------------------------------
 
 

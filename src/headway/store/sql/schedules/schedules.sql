@@ -61,6 +61,19 @@ update hw_schedule set name = :name, definition = :definition, enabled = :enable
   version = version + 1
 where id = :id and version = :version returning version;
 
+-- name: unseen_misses
+-- Schedules with missed ticks that no person has seen, of one tenant or of all: how many, the first and the last.
+select {schedule_columns}, m.times, m.first_at, m.last_at from hw_schedule s join (
+  select o.id, sum(t.count) as times, min(t.nominal_at) as first_at, max(t.until) as last_at, max(t.decided_at) as decided_at
+  from hw_schedule o join hw_tick t on t.schedule_id = o.id and t.outcome in ('MISSED', 'COALESCED') and t.decided_at > coalesce(o.missed_seen_at, 0)
+  where o.deleted_at is null and (cast(:tenant_id as bigint) is null or o.tenant_id = :tenant_id)
+    and (cast(:schedule_id as bigint) is null or o.id = :schedule_id)
+  group by o.id) m on m.id = s.id
+order by m.decided_at desc, s.id limit :limit;
+
+-- name: see_misses
+update hw_schedule set missed_seen_at = {now}, version = version + 1 where id = :id returning version, missed_seen_at;
+
 -- name: mark_run
 update hw_schedule set last_run_at = {now} where id = :id;
 
