@@ -14,6 +14,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "headway"
 GERUNDS_ALLOWED = {"paging", "rendering", "routing", "running", "stage_sharing", "testing", "tracing"}
 # The deprecated endpoints keep their old nouns, and the checker shares no code with what it checks.
 OWN_NAMES = ("api/legacy/", "verify/")
+# Where a name for a longer type is given once; the command line and the schemas name options and fields so.
+CORE = ("model/", "text/", "store/", "engine/", "tasks/")
 # Suffixes that name no thing (house rule).
 EMPTY_SUFFIXES = ("Manager", "Handler", "Processor", "Helper", "Util", "Utils")
 
@@ -30,6 +32,9 @@ OLD_WORDS = {
     "nudges": "wakes",
     "foresight": "dry run or forecast",
     "surroundings": "snapshot or session facts",
+    "taste": "preferences",
+    "ghost": "orphan",
+    "hands": "slots",
 }
 # The name of the component in the OpenAPI document, which generated clients use.
 OLD_NAMES_KEPT = {"StepWishSchema"}
@@ -41,14 +46,14 @@ def modules() -> list[Path]:
 
 
 def classes() -> dict[str, list[str]]:
-    """Public class names, and the modules that define them."""
+    """Class names, and the modules that define them."""
     found = defaultdict(list)
     for path in modules():
         name = path.relative_to(SOURCE).as_posix()
         if name.startswith(OWN_NAMES):
             continue
         for node in ast.parse(path.read_text()).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            if isinstance(node, ast.ClassDef):
                 found[node.name].append(name)
     return found
 
@@ -60,6 +65,25 @@ def test_no_module_is_named_by_a_gerund() -> None:
 
 def test_a_class_name_exists_once() -> None:
     assert {name: found for name, found in classes().items() if len(found) > 1} == {}
+
+
+def aliases() -> dict[str, list[str]]:
+    """Names that modules of the core give to longer types, and the modules."""
+    found = defaultdict(list)
+    for path in modules():
+        name = path.relative_to(SOURCE).as_posix()
+        for node in ast.parse(path.read_text()).body:
+            if name.startswith(CORE) and isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript):
+                (target,) = node.targets
+                if isinstance(target, ast.Name) and target.id[:1].isupper() and not target.id.isupper():
+                    found[target.id].append(name)
+    return found
+
+
+def test_the_name_of_a_type_exists_once_in_the_core() -> None:
+    of_classes = classes()
+    found = {name: [*where, *of_classes.get(name, ())] for name, where in aliases().items()}
+    assert {name: where for name, where in found.items() if len(where) > 1} == {}
 
 
 def test_no_class_name_ends_in_an_empty_word() -> None:

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from headway.api.http.auth import BODY_LIMIT
 from headway.clock import SECOND
 from headway.dashboard.flash import MOST, FlashMessage, FlashSigner
-from headway.dashboard.time_format import taste_of
+from headway.dashboard.time_format import preferences_of
 from headway.model.access.cookies import CookieKey
 from tests.support import forms
 from tests.support.browser import Tabs, ready
@@ -111,8 +111,8 @@ def test_the_zone_of_a_browser_is_known_however_it_is_spelled() -> None:
         "America%2FArgentina%2fBuenos%5FAires",
         "america/argentina/buenos_aires",
     ):
-        assert taste_of({"headway_zone": spelled}).zone == "America/Argentina/Buenos_Aires"
-    assert taste_of({"headway_zone": "../etc/passwd"}).zone == "UTC"
+        assert preferences_of({"headway_zone": spelled}).zone == "America/Argentina/Buenos_Aires"
+    assert preferences_of({"headway_zone": "../etc/passwd"}).zone == "UTC"
 
 
 # --- for whom -------------------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ def tell(life: Life, client: Client, host: str, count: int = 1) -> None:
         client.cancel(client.enqueue(new._replace(options=options.text()))[0])
 
 
-def hand(life: Life, world: World, senders: int = 16) -> Deliverer:
+def worker_slots(life: Life, world: World, senders: int = 16) -> Deliverer:
     return Deliverer(life.database, render=render, send=world.send, senders=senders)
 
 
@@ -86,7 +86,7 @@ def test_a_tenant_whose_receivers_hang_leaves_room_for_the_others(life: Life, wo
     tell(life, life.client, "slow.example", 12)
     tell(life, life.client, "quick.example", 3)
     tell(life, other, "quick.example", 3)
-    deliverer = hand(life, world)
+    deliverer = worker_slots(life, world)
     until(lambda: (deliverer.tick(), world.began.count("quick.example") == 6)[1], "the quick ones")
     assert world.began.count("slow.example") == fairness.PER_HOST
     finish(life, world, deliverer)
@@ -97,7 +97,7 @@ def test_a_tenant_with_many_hosts_that_hang_leaves_room_too(life: Life, world: W
     for n in range(20):
         tell(life, life.client, f"slow{n}.example")
     tell(life, other, "quick.example", 3)
-    deliverer = hand(life, world)
+    deliverer = worker_slots(life, world)
     until(lambda: (deliverer.tick(), world.began.count("quick.example") == 3)[1], "the quick ones")
     assert len(world.began) == 3 + fairness.PER_TENANT
     finish(life, world, deliverer)
@@ -108,7 +108,7 @@ def test_tenants_have_turns(life: Life, world: World) -> None:
     others = [life.client, add_tenant(life, "b"), add_tenant(life, "c")]
     for n, client in enumerate(others):
         tell(life, client, f"{'xyz'[n]}.example", 3)
-    deliverer = hand(life, world, senders=1)
+    deliverer = worker_slots(life, world, senders=1)
     until(lambda: (deliverer.tick(), not pending(life) and not deliverer.at_work)[1], "that all is sent")
     assert [set(world.began[n : n + 3]) for n in (0, 3, 6)] == [{"x.example", "y.example", "z.example"}] * 3
 
@@ -116,7 +116,7 @@ def test_tenants_have_turns(life: Life, world: World) -> None:
 def test_a_host_that_fails_is_left_alone_and_its_tries_are_kept(life: Life, world: World) -> None:
     world.bad = {"bad.example"}
     tell(life, life.client, "bad.example", 20)
-    deliverer = hand(life, world)
+    deliverer = worker_slots(life, world)
     for _ in range(10):
         turn(deliverer)
     failed = len(world.began)
@@ -138,7 +138,7 @@ def test_a_host_that_fails_is_left_alone_and_its_tries_are_kept(life: Life, worl
 def test_what_waited_a_day_for_a_host_that_fails_is_given_up(life: Life, world: World) -> None:
     world.bad = {"bad.example"}
     tell(life, life.client, "bad.example", 20)
-    deliverer = hand(life, world)
+    deliverer = worker_slots(life, world)
     for _ in range(10):
         turn(deliverer)
     life.clock.advance(model.LONGEST_WAIT + 1)

@@ -37,7 +37,7 @@ ON_DESK = replace(JOB, target_id=DESK)
 LANES = {GLOBAL: LaneLoad("global", 1, free=1), GPU: LaneLoad("gpu", 2, resource=True, free=2)}
 HAND = WorkerSlots(frozenset({"t"}), 1, 1)
 OPEN = QueueSnapshot(
-    now=10, tenant_id=1, lanes=LANES, hands=(HAND,), line=(queued(7, "t", (GLOBAL,)),), buckets=BUCKETS
+    now=10, tenant_id=1, lanes=LANES, all_slots=(HAND,), line=(queued(7, "t", (GLOBAL,)),), buckets=BUCKETS
 )
 
 
@@ -61,7 +61,7 @@ def on_desk(**facts: Any) -> QueueSnapshot:
 
 def test_whoever_the_next_claims_take_has_nothing_in_its_way() -> None:
     scene = replace(OPEN, picks=(Pick(7, bucket("t", (GLOBAL,))),))
-    assert kinds(scene) == kinds(replace(scene, hands=(), pause=Pause(1))) == []
+    assert kinds(scene) == kinds(replace(scene, all_slots=(), pause=Pause(1))) == []
     assert kinds(OPEN, replace(JOB, status=State.RUNNING)) == []
 
 
@@ -120,7 +120,7 @@ def test_everything_at_once_in_order() -> None:
     ],
 )
 def test_a_job_that_is_not_queued_has_one_reason(job: JobRecord, kind: str, words: str) -> None:
-    (found,) = explain(replace(OPEN, hands=()), job)
+    (found,) = explain(replace(OPEN, all_slots=()), job)
     assert found.kind == kind
     assert words in found.detail
 
@@ -133,8 +133,8 @@ def test_since_when_a_person_has_to_decide() -> None:
 def test_what_is_due_counts_as_queued_and_what_has_run_does_not_expire() -> None:
     assert kinds(with_lane(GLOBAL, free=0, running=(Runner(1, 2),)), replace(JOB, not_before=9)) == ["lane"]
     due = replace(JOB, status=State.SCHEDULED, not_before=10)
-    assert kinds(replace(OPEN, hands=()), due) == ["no_worker"]
-    assert kinds(replace(OPEN, hands=()), replace(JOB, expires_at=9, fence=1)) == ["no_worker"]
+    assert kinds(replace(OPEN, all_slots=()), due) == ["no_worker"]
+    assert kinds(replace(OPEN, all_slots=()), replace(JOB, expires_at=9, fence=1)) == ["no_worker"]
 
 
 # --- lanes --------------------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def test_who_has_the_target(status: State, kind: str, words: str) -> None:
 
 def test_the_holder_itself_waits_for_other_things_only() -> None:
     held = on_desk(holder=TargetHolder(7, State.QUEUED, 9))
-    assert kinds(replace(held, hands=()), replace(ON_DESK, fence=1), ()) == ["no_worker"]
+    assert kinds(replace(held, all_slots=()), replace(ON_DESK, fence=1), ()) == ["no_worker"]
 
 
 def test_the_first_of_a_target_may_be_far_ahead() -> None:
@@ -203,7 +203,7 @@ def test_the_first_of_a_target_may_be_far_ahead() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hands", "detail"),
+    ("all_slots", "detail"),
     [
         ((WorkerSlots(frozenset({"other"}), 3, 3),), "no living worker knows the task t"),
         (
@@ -213,8 +213,8 @@ def test_the_first_of_a_target_may_be_far_ahead() -> None:
         ((), "no worker is alive"),
     ],
 )
-def test_workers(hands: tuple[WorkerSlots, ...], detail: str) -> None:
-    (found,) = explain(replace(OPEN, hands=hands))
+def test_workers(all_slots: tuple[WorkerSlots, ...], detail: str) -> None:
+    (found,) = explain(replace(OPEN, all_slots=all_slots))
     assert found.kind == "no_worker"
     assert detail in found.detail
 
@@ -246,11 +246,11 @@ def test_not_behind_one_that_waits_for_something_else() -> None:
 
 
 def test_behind_those_that_take_the_slots() -> None:
-    taken = replace(OPEN, hands=(replace(HAND, left=0),))
+    taken = replace(OPEN, all_slots=(replace(HAND, left=0),))
     assert behind(queued(2, "t"), scene=taken, lanes=()) is not None
     other = WorkerSlots(frozenset({"u"}), 1, 0)
-    assert behind(queued(2, "u"), scene=replace(taken, hands=(*taken.hands, other)), lanes=()) is None
-    assert behind(queued(2, "u"), scene=replace(OPEN, hands=()), lanes=()) is not None
+    assert behind(queued(2, "u"), scene=replace(taken, all_slots=(*taken.all_slots, other)), lanes=()) is None
+    assert behind(queued(2, "u"), scene=replace(OPEN, all_slots=()), lanes=()) is not None
 
 
 def test_too_far_back_to_be_ranked() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.model.explain.deadlock import Key, Lane, Limit, Wait, knot
+from headway.model.explain.deadlock import LaneKey, Limit, Wait, WaitKey, knot
 
 ONE, TWO = Limit(1), Limit(2)
 X, Y, Z = ("lane", 1), ("lane", 2), ("lane", 3)
@@ -17,15 +17,15 @@ X, Y, Z = ("lane", 1), ("lane", 2), ("lane", 3)
 
 def wait(
     job_id: int,
-    holds: Iterable[Lane],
+    holds: Iterable[LaneKey],
     awaited_id: int,
-    needs: Iterable[Lane] | None,
+    needs: Iterable[LaneKey] | None,
     stage: tuple[int, int] | None = None,
 ) -> Wait:
     return Wait((job_id, 1), 1, frozenset(holds), awaited_id, None if needs is None else frozenset(needs), stage)
 
 
-def gives_way(waits: list[Wait], limits: dict[Lane, Limit]) -> list[int]:
+def gives_way(waits: list[Wait], limits: dict[LaneKey, Limit]) -> list[int]:
     return [one.key[0] for one in waits if knot(one.key, waits, limits)]
 
 
@@ -81,7 +81,7 @@ def test_of_two_knots_each_has_one_that_gives_way() -> None:
 
 
 @pytest.mark.parametrize("limits", [{X: Limit(3)}, {}], ids=["raised", "none"])
-def test_a_limit_that_was_raised_or_taken_away_lets_them_go_on(limits: dict[Lane, Limit]) -> None:
+def test_a_limit_that_was_raised_or_taken_away_lets_them_go_on(limits: dict[LaneKey, Limit]) -> None:
     assert gives_way([wait(1, [X], 3, [X]), wait(2, [X], 4, [X])], limits) == []
 
 
@@ -117,7 +117,7 @@ CLAIMS = st.lists(st.tuples(SOME, SOME, st.none() | st.integers(0, 5)), max_size
 LIMITS = st.fixed_dictionaries({lane: st.builds(Limit, st.integers(1, 3)) for lane in LANES})
 
 
-def some(claims: list[tuple[frozenset[Lane], frozenset[Lane], int | None]]) -> list[Wait]:
+def some(claims: list[tuple[frozenset[LaneKey], frozenset[LaneKey], int | None]]) -> list[Wait]:
     """Claims of jobs 1, 2, …: each waits for one of them that runs, or for a job of its own that is queued."""
     fresh = count(100)
     return [
@@ -126,7 +126,7 @@ def some(claims: list[tuple[frozenset[Lane], frozenset[Lane], int | None]]) -> l
     ]
 
 
-def plays_out(waits: list[Wait], limits: dict[Lane, Limit]) -> set[Key]:
+def plays_out(waits: list[Wait], limits: dict[LaneKey, Limit]) -> set[WaitKey]:
     """The claims that are left when, in any order, each ends that can. Counted place by place."""
     left = list(waits)
     while True:
@@ -141,7 +141,7 @@ def plays_out(waits: list[Wait], limits: dict[Lane, Limit]) -> set[Key]:
 
 @given(CLAIMS, LIMITS)
 def test_a_claim_gives_way_if_and_only_if_some_claims_never_end(
-    claims: list[tuple[frozenset[Lane], frozenset[Lane], int | None]], limits: dict[Lane, Limit]
+    claims: list[tuple[frozenset[LaneKey], frozenset[LaneKey], int | None]], limits: dict[LaneKey, Limit]
 ) -> None:
     waits = some(claims)
     stuck = plays_out(waits, limits)
@@ -152,7 +152,7 @@ def test_a_claim_gives_way_if_and_only_if_some_claims_never_end(
 
 @given(CLAIMS, LIMITS)
 def test_when_those_that_give_way_have_ended_all_others_end_in_turn(
-    claims: list[tuple[frozenset[Lane], frozenset[Lane], int | None]], limits: dict[Lane, Limit]
+    claims: list[tuple[frozenset[LaneKey], frozenset[LaneKey], int | None]], limits: dict[LaneKey, Limit]
 ) -> None:
     left = some(claims)
     while stuck := plays_out(left, limits):

@@ -35,7 +35,7 @@ def waiter(number: int, task: str = "a", lanes: tuple[int, ...] = (GLOBAL,), **m
 
 
 def line(*waiting: QueuedJob, **more: Any) -> ForecastInput:
-    usual: dict[str, Any] = {"hands": [(ALL, 4)], "capacity": {GLOBAL: 1, GPU: 1}}
+    usual: dict[str, Any] = {"all_slots": [(ALL, 4)], "capacity": {GLOBAL: 1, GPU: 1}}
     return ForecastInput(NOW, waiting, BUCKETS, **{**usual, **more})
 
 
@@ -85,33 +85,36 @@ def test_one_after_the_other_with_half_and_with_nine_in_ten_of_the_durations() -
 
 def test_what_runs_ends_after_its_usual_time_or_is_overdue() -> None:
     for since, expected in ((NOW - 4 * SECOND, 6), (NOW - 400 * SECOND, 0)):
-        running = [Occupant((GLOBAL,), (1, "a"), since, hand=0)]
-        assert start(1, line(waiter(1), running=running, hands=[(ALL, 3)])) == expected
-    resumed = [Occupant((GLOBAL,), (1, "a"), NOW, ran=8 * SECOND, hand=0)]
-    assert start(1, line(waiter(1), running=resumed, hands=[(ALL, 3)])) == 2
+        running = [Occupant((GLOBAL,), (1, "a"), since, worker_slots=0)]
+        assert start(1, line(waiter(1), running=running, all_slots=[(ALL, 3)])) == expected
+    resumed = [Occupant((GLOBAL,), (1, "a"), NOW, ran=8 * SECOND, worker_slots=0)]
+    assert start(1, line(waiter(1), running=resumed, all_slots=[(ALL, 3)])) == 2
     assert start(2, line(waiter(1, ran=8 * SECOND), waiter(2))) == 2
 
 
 def test_overdue_work_keeps_its_lanes_until_what_can_start_beside_it_has_started() -> None:
     """The slots of this moment go to jobs without blockers, as the next claim gives them."""
-    overdue = [Occupant((GLOBAL,), (1, "a"), NOW - 10 * SECOND, hand=0)]
+    overdue = [Occupant((GLOBAL,), (1, "a"), NOW - 10 * SECOND, worker_slots=0)]
     behind, beside = waiter(1, "b", (GLOBAL,), priority=9), waiter(2, "b", ())
-    where = line(behind, beside, running=overdue, hands=[(ALL, 1)])
+    where = line(behind, beside, running=overdue, all_slots=[(ALL, 1)])
     assert [start(n, where) for n in (1, 2)] == [0, 0]
-    third = line(behind, beside, waiter(3, "c", ()), running=overdue, hands=[(ALL, 1)])
+    third = line(behind, beside, waiter(3, "c", ()), running=overdue, all_slots=[(ALL, 1)])
     assert [start(n, third) for n in (1, 2, 3)] == [0, 0, 30], "the slot of the overdue work goes to the best placed"
-    one_slot = line(behind, beside, running=[replace(overdue[0], hand=None)], hands=[(ALL, 1)])
+    one_slot = line(behind, beside, running=[replace(overdue[0], worker_slots=None)], all_slots=[(ALL, 1)])
     assert [start(n, one_slot) for n in (1, 2)] == [30, 0], "the free slot is not kept for a job behind overdue work"
 
 
 def test_slots_are_respected_and_belong_to_those_who_know_the_task() -> None:
     jobs = [waiter(n, "a", ()) for n in range(3)] + [waiter(9, "b", ())]
-    assert [start(n, line(*jobs, hands=[(ALL, 2)])) for n in (0, 1, 2, 9)] == [0, 0, 10, 10]
-    hands = [(frozenset({"a"}), 1), (frozenset({"b"}), 1)]
-    assert [start(n, line(*jobs, hands=hands)) for n in (0, 1, 2, 9)] == [0, 10, 20, 0]
-    busy = [Occupant((), (1, "b"), NOW, hand=0)]
-    assert start(9, line(jobs[3], hands=[(ALL, 0)], running=busy)) == 30
-    assert start(9, line(jobs[3], hands=[(frozenset({"b"}), 0)], running=[replace(busy[0], hand=None)])) is None
+    assert [start(n, line(*jobs, all_slots=[(ALL, 2)])) for n in (0, 1, 2, 9)] == [0, 0, 10, 10]
+    all_slots = [(frozenset({"a"}), 1), (frozenset({"b"}), 1)]
+    assert [start(n, line(*jobs, all_slots=all_slots)) for n in (0, 1, 2, 9)] == [0, 10, 20, 0]
+    busy = [Occupant((), (1, "b"), NOW, worker_slots=0)]
+    assert start(9, line(jobs[3], all_slots=[(ALL, 0)], running=busy)) == 30
+    assert (
+        start(9, line(jobs[3], all_slots=[(frozenset({"b"}), 0)], running=[replace(busy[0], worker_slots=None)]))
+        is None
+    )
 
 
 def test_a_full_lane_does_not_hold_up_the_others() -> None:
@@ -124,7 +127,7 @@ def test_targets_are_strict_and_a_resumed_job_goes_first() -> None:
     assert [start(n, line(*jobs)) for n in (1, 2, 3)] == [0, 30, 0]
     resumed = jobs[1]._replace(fence=1)
     assert [start(n, line(jobs[0], resumed, jobs[2])) for n in (1, 2)] == [10, 0]
-    running = [Occupant((), (1, "c"), NOW, target_id=7, hand=0)]
+    running = [Occupant((), (1, "c"), NOW, target_id=7, worker_slots=0)]
     assert start(1, line(*jobs, running=running)) == 7
 
 
@@ -140,13 +143,15 @@ def test_times_and_pauses() -> None:
 def test_what_nobody_can_foresee() -> None:
     assert start(1, line(waiter(1), paused={0: None})) is None
     assert start(1, line(waiter(1), paused={1: None})) is None
-    assert start(1, line(waiter(1), hands=[])) is None
+    assert start(1, line(waiter(1), all_slots=[])) is None
     assert start(1, line(waiter(1, target_id=7), shut=frozenset({7}))) is None
-    assert start(2, line(waiter(2), hands=[(ALL | {"unknown"}, 1)], running=[Occupant((GLOBAL,), None, NOW)])) is None
-    unknown = line(waiter(1, "unknown"), waiter(2), hands=[(ALL | {"unknown"}, 2)])
+    assert (
+        start(2, line(waiter(2), all_slots=[(ALL | {"unknown"}, 1)], running=[Occupant((GLOBAL,), None, NOW)])) is None
+    )
+    unknown = line(waiter(1, "unknown"), waiter(2), all_slots=[(ALL | {"unknown"}, 2)])
     assert start(1, unknown) == 0  # how long it takes does not matter for its own start
     assert start(2, unknown) is None
-    assert start(3, line(waiter(1, "unknown", (GPU,)), waiter(3), hands=[(ALL | {"unknown"}, 2)])) == 0
+    assert start(3, line(waiter(1, "unknown", (GPU,)), waiter(3), all_slots=[(ALL | {"unknown"}, 2)])) == 0
     assert start(9, line(waiter(1))) is None
 
 
@@ -154,7 +159,7 @@ def test_direct_calls_go_first_on_their_lanes() -> None:
     waits = reservation(5, (GPU,), task="a")
     jobs = [waiter(1, "b", (GPU,)), waiter(2, "a", ())]
     assert [start(n, line(*jobs, calls=[waits])) for n in (1, 2)] == [10, 0]
-    running = [Occupant((GPU,), (1, "c"), NOW, hand=0)]
+    running = [Occupant((GPU,), (1, "c"), NOW, worker_slots=0)]
     assert start(1, line(*jobs, calls=[waits], running=running)) == 17
     granted = reservation(5, (GPU,), task="a", granted_at=NOW - 4 * SECOND)
     assert start(1, line(*jobs, calls=[granted])) == 6
@@ -205,7 +210,7 @@ class Simple:
         return found
 
     def _may(self, one: QueuedJob, waiting: list[QueuedJob], running: list[Occupant], time: int) -> bool:
-        if one.due(NOW) > time or len(running) >= self.line.hands[0][1] + len(self.line.running):
+        if one.due(NOW) > time or len(running) >= self.line.all_slots[0][1] + len(self.line.running):
             return False
         for lane in BUCKETS[one.bucket_id].lanes:
             limit = self.line.capacity.get(lane)
@@ -240,8 +245,8 @@ def test_every_start_is_where_a_simple_play_puts_it(queue: Any, runs: Any, free:
         waiter(n, task, lanes, priority=priority, due=NOW + due * SECOND if due else 0, target_id=target)
         for n, (task, lanes, target, priority, due) in enumerate(queue)
     ]
-    running = [Occupant(lanes, (1, task), NOW - since * SECOND, hand=0) for task, lanes, since in runs]
-    where = line(*waiting, running=running, hands=[(ALL, free)], capacity=capacity)
+    running = [Occupant(lanes, (1, task), NOW - since * SECOND, worker_slots=0) for task, lanes, since in runs]
+    where = line(*waiting, running=running, all_slots=[(ALL, free)], capacity=capacity)
     expected = Simple(where, {kind: took[0] for kind, took in TOOK.items()}).starts()
     assert {one.id: found.p50 for one in waiting if (found := estimate(one.id, where, TOOK))} == expected
 

@@ -35,11 +35,11 @@ def made(number: int, kind: Kind) -> QueuedJob:
 def test_the_line_is_as_if_each_were_judged(
     kinds: list[Kind],
     asked: Kind,
-    hands: tuple[WorkerSlots, ...],
+    all_slots: tuple[WorkerSlots, ...],
     data: st.DataObject,
 ) -> None:
     line = tuple(made(n, kind) for n, kind in enumerate(kinds, 100))
-    scene = QueueSnapshot(now=1, tenant_id=1, lanes=LANES, hands=hands, line=line, buckets=BUCKETS)
+    scene = QueueSnapshot(now=1, tenant_id=1, lanes=LANES, all_slots=all_slots, line=line, buckets=BUCKETS)
     job = made(7, asked)
     place = data.draw(st.integers(0, len(line)))
     obstacles = _obstacles(job, scene)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headway.errors import NotFound
-from headway.model.explain.deadlock import Key, knot
+from headway.model.explain.deadlock import WaitKey, knot
 from headway.model.groups.group import NewGroup
 from headway.model.jobs.outcome import Completed
 from headway.store.db import Tx
@@ -22,7 +22,7 @@ def record(life: Life, job_id: int, awaited_id: int) -> bool:
     return life.database.transact("record_wait", lambda tx: waits.record(tx, claim, awaited_id))
 
 
-def gives_way(life: Life) -> list[Key]:
+def gives_way(life: Life) -> list[WaitKey]:
     """The claims that have to give way."""
     with life.database.read() as tx:
         found, limits = waits.read(tx, {life.worker_id})

@@ -233,9 +233,9 @@ def test_a_head_that_is_no_longer_first_is_not_taken_because_somebody_had_it_in_
     a, b = (pair.enqueue(target="desk") for _ in range(2))
     assert pair.pick(1) == [a]
     DEEDS[deed][1](pair, a, b)
-    hand = pair.database.begin("person")
-    hand.run("lock_job", id=a)
-    pair.gated.before(f"claim:{statement}", lambda: pair.database.end(hand))
+    worker_slots = pair.database.begin("person")
+    worker_slots.run("lock_job", id=a)
+    pair.gated.before(f"claim:{statement}", lambda: pair.database.end(worker_slots))
     assert a not in ids(pair.claim_next())
     pair.gated.act(f"claim:{statement}")
     taken = ids(pair.claim_next())

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from headway.engine.execution import process_tree
-from tests.support.cli import Answer as FlashMessage
+from tests.support.cli import Answer as Said
 from tests.support.cli import Here
 from tests.support.life import Life
 
@@ -14,7 +14,7 @@ from tests.support.life import Life
 OF_THE_MACHINE = {"file_system", "durability", "disk_space", "artifacts"}
 
 
-def checks(said: FlashMessage) -> dict[str, dict[str, Any]]:
+def checks(said: Said) -> dict[str, dict[str, Any]]:
     found = said.data
     assert found.keys() == {"checks", "ok"}
     assert all(one.keys() == {"name", "state", "detail", "remedy"} for one in found["checks"])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from headway.config.schema import KNOWN, shown
-from headway.config.settings import Place, Settings
+from headway.config.settings import SettingPath, Settings
 from headway.model.values import times
 
 _USER_PASSWORD = re.compile(r"(://[^:/?#@]*):.*@", re.DOTALL)
@@ -31,7 +31,7 @@ def explain(settings: Settings) -> list[Explained]:
     ]
 
 
-def _values_of(settings: Settings, path: Place, *, is_map: bool) -> Iterator[tuple[Place, object]]:
+def _values_of(settings: Settings, path: SettingPath, *, is_map: bool) -> Iterator[tuple[SettingPath, object]]:
     value: Any = settings
     for part in path:
         value = getattr(value, part)

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from headway.config.schema import KNOWN, SECTIONS, TABLES, exists, shown
-from headway.config.settings import Place, Settings
+from headway.config.settings import SettingPath, Settings
 from headway.config.sources import (
     ENVIRONMENT,
     FILE,
@@ -41,7 +41,7 @@ def load(path: Path | None, environ: Mapping[str, str], overrides: Mapping[str, 
     Overrides are nested or dotted (`{"slots": 8, "concurrency.limit": "none"}`); None counts as not given.
     """
     problems: list[Problem] = []
-    given: dict[Place, Given] = {}
+    given: dict[SettingPath, Given] = {}
     for layer in (from_file(path, problems), from_environment(environ, problems), from_flags(overrides)):
         known = {item.path: item for item in layer if _is_known(item, problems)}
         _validate(known, problems, alone=True)  # a value that a later source overrides must be valid too
@@ -55,7 +55,7 @@ def load(path: Path | None, environ: Mapping[str, str], overrides: Mapping[str, 
     return settings
 
 
-def _refuse_default(environ: Mapping[str, str], given: Mapping[Place, Given], problems: list[Problem]) -> None:
+def _refuse_default(environ: Mapping[str, str], given: Mapping[SettingPath, Given], problems: list[Problem]) -> None:
     """Refuses the default database in a process that a task started.
 
     Its worker has another database, whose address the process did not inherit.
@@ -67,7 +67,7 @@ def _refuse_default(environ: Mapping[str, str], given: Mapping[Place, Given], pr
         problems.append(Problem(Source(ENVIRONMENT, 0, variable, "database"), "database", text))
 
 
-def _validate(given: Mapping[Place, Given], problems: list[Problem], *, alone: bool = False) -> Settings | None:
+def _validate(given: Mapping[SettingPath, Given], problems: list[Problem], *, alone: bool = False) -> Settings | None:
     try:
         return Settings.model_validate(_tree(given))
     except ValidationError as error:
@@ -76,7 +76,7 @@ def _validate(given: Mapping[Place, Given], problems: list[Problem], *, alone: b
         return None
 
 
-def _tree(given: Mapping[Place, Given]) -> dict[str, Any]:
+def _tree(given: Mapping[SettingPath, Given]) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     for item in given.values():
         branch = tree
@@ -86,7 +86,7 @@ def _tree(given: Mapping[Place, Given]) -> dict[str, Any]:
     return tree
 
 
-def _explain_error(details: ErrorDetails, given: Mapping[Place, Given]) -> Problem:
+def _explain_error(details: ErrorDetails, given: Mapping[SettingPath, Given]) -> Problem:
     path = tuple(str(part) for part in details["loc"])
     if path not in given and path[-1] == "[key]":  # pydantic's mark for a wrong name instead of a wrong value
         path = path[:-1]

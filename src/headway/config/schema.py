@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from headway.config.settings import Place, Settings
+from headway.config.settings import SettingPath, Settings
 from headway.model.values import json
 
 
@@ -36,7 +36,7 @@ MAPS = frozenset(name for name, setting in KNOWN.items() if setting is not None 
 TABLES = SECTIONS | MAPS
 
 
-def flatten(path: Place, value: object) -> Iterator[tuple[Place, object]]:
+def flatten(path: SettingPath, value: object) -> Iterator[tuple[SettingPath, object]]:
     """Yields the single values below a path; a table that is no setting stays whole for validation."""
     name = ".".join(path)
     if not isinstance(value, Mapping) or (path and name not in TABLES):
@@ -48,9 +48,9 @@ def flatten(path: Place, value: object) -> Iterator[tuple[Place, object]]:
             yield from flatten((*path, key), item)
 
 
-def exists(path: Place) -> bool:
+def exists(path: SettingPath) -> bool:
     return ".".join(path) in KNOWN or ".".join(path[:-1]) in MAPS
 
 
-def shown(path: Place) -> str:
+def shown(path: SettingPath) -> str:
     return "".join(json.step(part) for part in path).removeprefix(".")

@@ -37,7 +37,7 @@ from headway.model.queue import policies
 from headway.model.values import times
 
 # A setting's place is its path of names, outermost first. Names inside maps may contain dots, so it is no dotted text.
-Place = tuple[str, ...]
+SettingPath = tuple[str, ...]
 
 _MINUTE, _DAY = 60.0, 86_400.0
 
@@ -140,13 +140,13 @@ class Settings(_Frozen):
     artifacts: Folder = Field(default=Path("headway-artifacts"), description="The folder for files that jobs attach")
     legacy: Legacy = Field(default_factory=Legacy, description="The tasks behind the legacy trigger paths")
 
-    _sources: dict[Place, str] = PrivateAttr(default_factory=dict)
+    _sources: dict[SettingPath, str] = PrivateAttr(default_factory=dict)
 
-    def source_of(self, place: Place) -> str:
+    def source_of(self, place: SettingPath) -> str:
         """Returns the label of a value's source; `default` if none was given."""
         return self._sources.get(place, "default")
 
-    def remember_sources(self, labels: Mapping[Place, str]) -> None:
+    def remember_sources(self, labels: Mapping[SettingPath, str]) -> None:
         self._sources.update(labels)
 
     @field_validator("listen")

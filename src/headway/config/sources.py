@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.config.schema import MAPS, TABLES, exists, flatten, shown
-from headway.config.settings import Place
+from headway.config.settings import SettingPath
 from headway.engine.execution.own_variables import WITHHELD
 from headway.errors import BadInput
 from headway.model.values import json
@@ -52,7 +52,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    path: Place
+    path: SettingPath
     value: object
     source: Source
 
@@ -92,13 +92,13 @@ def _toml_problem(message: str, file: Path, text: str) -> Problem:
     return Problem(Source(FILE, line, f"{file}:{line}"), "", f"is not TOML: {_LINE.sub('', message)}")
 
 
-def _lines(text: str) -> dict[Place, int]:
+def _lines(text: str) -> dict[SettingPath, int]:
     """Returns the line of every key of a valid TOML text.
 
     tomllib does not report lines, so this function parses statement by statement to find where each one ends.
     """
-    lines: dict[Place, int] = {}
-    table: Place = ()
+    lines: dict[SettingPath, int] = {}
+    table: SettingPath = ()
     statement, start = "", 1
     for number, line in enumerate(text.split("\n"), 1):
         start = start if statement else number
@@ -117,7 +117,7 @@ def _lines(text: str) -> dict[Place, int]:
     return lines
 
 
-def _keys(tree: Mapping[str, Any]) -> Iterator[Place]:
+def _keys(tree: Mapping[str, Any]) -> Iterator[SettingPath]:
     for key, value in tree.items():
         yield (key,)
         inner = value[0] if isinstance(value, list) and value and isinstance(value[0], dict) else value
@@ -135,7 +135,7 @@ def from_environment(environ: Mapping[str, str], problems: list[Problem]) -> Ite
             yield from _from_variable(variable, path, environ[variable], problems)
 
 
-def _from_variable(variable: str, path: Place, text: str, problems: list[Problem]) -> Iterator[Given]:
+def _from_variable(variable: str, path: SettingPath, text: str, problems: list[Problem]) -> Iterator[Given]:
     source = Source(ENVIRONMENT, 0, variable, shown(path))
     value: object = text
     if not text.strip() and exists(path):
@@ -158,7 +158,7 @@ def from_flags(overrides: Mapping[str, object]) -> Iterator[Given]:
                 yield Given(place, item, Source(FLAG, 0, label, shown(place)))
 
 
-def _named(parts: list[str], separator: str) -> Place:
+def _named(parts: list[str], separator: str) -> SettingPath:
     """Returns the path that a variable or flag names.
 
     Names inside a map are user-chosen and keep their case and separators.

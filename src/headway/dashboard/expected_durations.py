@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headway.model.explain.blockers import Blocker
 from headway.model.explain.durations import Usual, by_progress, is_overdue, usual
-from headway.model.explain.forecast import History
+from headway.model.explain.forecast import PastDurations
 from headway.model.jobs.filter import JobFilter
 from headway.model.jobs.states import State
 from headway.store.db import Tx
@@ -35,7 +35,7 @@ class RunningJob:
 
 
 def at_work(tx: Tx, views: Sequence[JobView], now: int) -> list[RunningJob]:
-    known: History = history(tx) if views else {}
+    known: PastDurations = history(tx) if views else {}
     return [_running(view, usual(known.get((view.job.tenant_id, view.job.task), ())), now) for view in views]
 
 

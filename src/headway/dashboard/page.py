@@ -25,7 +25,7 @@ from headway.api.http.routing import RequestContext, RouteSpec
 from headway.api.service import Service
 from headway.dashboard import rendering
 from headway.dashboard.flash import SECONDS, FlashMessage, FlashSigner
-from headway.dashboard.time_format import DisplayPreferences, taste_of
+from headway.dashboard.time_format import DisplayPreferences, preferences_of
 from headway.model.access.permissions import Role, Visitor
 from headway.store.queue import lanes
 
@@ -159,8 +159,8 @@ class PageRequest(RequestContext):
     # --- rendering ---
 
     @cached_property
-    def taste(self) -> DisplayPreferences:
-        return taste_of(self.request.cookies)
+    def preferences(self) -> DisplayPreferences:
+        return preferences_of(self.request.cookies)
 
     @property
     def live(self) -> bool:
@@ -259,8 +259,8 @@ class PageRequest(RequestContext):
 
 
 NOTHING_KNOWN = {"pause": None, "everybody": False}
-Endpoint = Callable[..., Response]
-Declare = Callable[[Endpoint], Endpoint]
+PageFunction = Callable[..., Response]
+Declare = Callable[[PageFunction], PageFunction]
 
 
 class Pages:
@@ -278,7 +278,7 @@ class Pages:
         return self._add("POST", path, role, system)
 
     def _add(self, method: str, path: str, role: Role | None, system: bool) -> Declare:
-        def declare(endpoint: Endpoint) -> Endpoint:
+        def declare(endpoint: PageFunction) -> PageFunction:
             self.declared.append(RouteSpec(method, path, role, endpoint, system=system))
             return endpoint
 

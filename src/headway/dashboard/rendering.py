@@ -35,7 +35,7 @@ NAVIGATION = (
 @pass_context
 def _when(context: Context, at: int | None, zone: str | None = None) -> Markup:
     page = context["page"]
-    return time_format.moment(at, page.now, page.taste, zone)
+    return time_format.moment(at, page.now, page.preferences, zone)
 
 
 @pass_context
@@ -50,12 +50,12 @@ def _until(context: Context, at: int) -> Markup:
 
 @pass_context
 def _clock_time(context: Context, at: int) -> Markup:
-    return time_format.clock(at, context["page"].taste)
+    return time_format.clock(at, context["page"].preferences)
 
 
 @pass_context
 def _clock_zone(context: Context) -> str:
-    return time_format.clock_zone(context["page"].taste)
+    return time_format.clock_zone(context["page"].preferences)
 
 
 @pass_context

@@ -28,7 +28,7 @@ class DisplayPreferences:
     theme: str = "auto"
 
 
-def taste_of(cookies: Mapping[str, str]) -> DisplayPreferences:
+def preferences_of(cookies: Mapping[str, str]) -> DisplayPreferences:
     """Reads the preferences from cookies; invalid values fall back to the defaults."""
     mode, theme = cookies.get(TIME, ""), cookies.get(THEME, "")
     zone = _known(unquote(cookies.get(ZONE, "UTC")))
@@ -43,44 +43,44 @@ def _known(zone: str) -> str:
         return "UTC"
 
 
-def moment(at: int | None, now: int, taste: DisplayPreferences, zone: str | None = None) -> Markup:
+def moment(at: int | None, now: int, preferences: DisplayPreferences, zone: str | None = None) -> Markup:
     """Renders an instant; its title has all other formats."""
     if at is None:
         return Markup('<span class="none">never</span>')
-    text, stamp = _text(at, now, taste, zone), iso(at)
-    title = full(at, taste, zone)
-    kind = Markup(' data-relative=""') if taste.mode == "relative" else ""
+    text, stamp = _text(at, now, preferences, zone), iso(at)
+    title = full(at, preferences, zone)
+    kind = Markup(' data-relative=""') if preferences.mode == "relative" else ""
     return Markup('<time datetime="{}" title="{}"{}>{}</time>').format(stamp, title, kind, text)
 
 
-def _text(at: int, now: int, taste: DisplayPreferences, zone: str | None) -> str:
-    if taste.mode == "relative":
+def _text(at: int, now: int, preferences: DisplayPreferences, zone: str | None) -> str:
+    if preferences.mode == "relative":
         return relative(at, now)
-    return written(at, _zone(taste, zone))
+    return written(at, _zone(preferences, zone))
 
 
-def _zone(taste: DisplayPreferences, zone: str | None) -> str:
-    match taste.mode:
+def _zone(preferences: DisplayPreferences, zone: str | None) -> str:
+    match preferences.mode:
         case "local":
-            return taste.zone
+            return preferences.zone
         case "schedule":
-            return zone or taste.zone
+            return zone or preferences.zone
     return "UTC"
 
 
-def clock(at: int, taste: DisplayPreferences) -> Markup:
+def clock(at: int, preferences: DisplayPreferences) -> Markup:
     """Renders the time of day of a log line.
 
     Relative times would be the same for many lines.
     """
     stamp = iso(at)
-    shown = datetime.fromtimestamp(at / 1e6, ZoneInfo(clock_zone(taste)))
+    shown = datetime.fromtimestamp(at / 1e6, ZoneInfo(clock_zone(preferences)))
     return Markup('<time class="at" datetime="{0}" title="{0}">{1:%H:%M:%S}</time>').format(stamp, shown)
 
 
-def clock_zone(taste: DisplayPreferences) -> str:
+def clock_zone(preferences: DisplayPreferences) -> str:
     """Returns the zone for clock times and days: UTC if chosen, else the reader's."""
-    return "UTC" if taste.mode == "utc" else taste.zone
+    return "UTC" if preferences.mode == "utc" else preferences.zone
 
 
 def relative(at: int, now: int) -> str:
@@ -97,8 +97,8 @@ def written(at: int, zone: str) -> str:
     return f"{local:%Y-%m-%d %H:%M:%S} {'UTC' if zone == 'UTC' else local.tzname()}"
 
 
-def full(at: int, taste: DisplayPreferences, zone: str | None = None) -> str:
-    zones = dict.fromkeys(("UTC", taste.zone, zone or "UTC"))
+def full(at: int, preferences: DisplayPreferences, zone: str | None = None) -> str:
+    zones = dict.fromkeys(("UTC", preferences.zone, zone or "UTC"))
     return " · ".join(written(at, name) for name in zones)
 
 

@@ -100,7 +100,7 @@ def _alone(step: RequestedStep, known: Mapping[str, TemplateEntry], definition: 
 
 
 @dataclass(slots=True)
-class _Reader:
+class _ManifestReader:
     file: str
     text: str
     problems: list[str] = field(default_factory=list)
@@ -207,7 +207,7 @@ def _check_switch(value: object) -> bool:
 
 def read(text: str, file: str) -> Manifest:
     """Parses a file, or raises one BadInput with its problems."""
-    reader = _Reader(file, text)
+    reader = _ManifestReader(file, text)
     tree = toml.loads(text, file=file)
     for name in tree:
         reader.refuse_many()

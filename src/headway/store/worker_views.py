@@ -43,7 +43,7 @@ class WorkerView:
         return self.gone_at is None and self.lease_until >= self.now
 
     @property
-    def hand(self) -> WorkerSlots:
+    def worker_slots(self) -> WorkerSlots:
         free = max(0, self.slots - len(self.running))
         return WorkerSlots(frozenset(self.tasks), free, free)
 

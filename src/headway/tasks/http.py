@@ -97,7 +97,7 @@ def run_http(
     check("expect", _expect_problem(expect))
     check("timeout", _timeout_problem(timeout))
     what = f"{method.upper()} {_shown(urlsplit(url))}"
-    answer = _Answer(what)
+    answer = _Received(what)
     began = time.monotonic()
     with _in_words(what, deadline := _Deadline(seconds(timeout, field="timeout"))):
         _send(_Request(method.upper(), url, _traced(ctx, headers or {}), body, follow), answer, deadline)
@@ -151,7 +151,7 @@ class _Request:
         return [(name.encode(), value.encode()) for name, value in {**usual, **given}.items()]
 
 
-def _send(given: _Request, answer: _Answer, deadline: _Deadline) -> None:
+def _send(given: _Request, answer: _Received, deadline: _Deadline) -> None:
     import httpx  # takes a tenth of a second, so only this task pays for it
 
     client = httpx.Client(
@@ -264,7 +264,7 @@ def _known_charset(name: str) -> str:
     return name
 
 
-class _Answer:
+class _Received:
     """The part of the response that is kept."""
 
     def __init__(self, what: str) -> None:

@@ -35,7 +35,7 @@ _ADDRESS = re.compile(r"://|@|(?i:(host|dbname|user|password)\s*=)")
 _TAKES_OVER = ("COMMIT", "BEGIN", "START TRANSACTION", "PREPARE TRANSACTION")
 _ONE = "the script runs as one transaction: remove BEGIN, COMMIT and ROLLBACK"
 
-Values = list[Any] | dict[str, Any]
+SqlValues = list[Any] | dict[str, Any]
 
 
 def _connection_problem(name: str) -> str | None:
@@ -48,7 +48,7 @@ def _script_problem(script: str) -> str | None:
     return None if script.strip() else "is empty: give the statements to run"
 
 
-def _params_problem(params: Values | None) -> str | None:
+def _params_problem(params: SqlValues | None) -> str | None:
     values = params.items() if isinstance(params, dict) else enumerate(params or [])
     for name, value in values:
         if isinstance(value, list) or (isinstance(value, dict) and not value.keys() & {"$secret", "$result"}):
@@ -60,7 +60,7 @@ def run_sql(
     ctx: Context,
     connection: Annotated[str, Rule(_connection_problem)],
     script: Annotated[str, Rule(_script_problem)],
-    params: Annotated[Values | None, Rule(_params_problem)] = None,
+    params: Annotated[SqlValues | None, Rule(_params_problem)] = None,
 ) -> dict[str, Any]:
     """Runs a script and commits it.
 
@@ -141,7 +141,7 @@ def _safe(value: Any) -> Any:
 # --- SQLite -------------------------------------------------------------------------------------------------------
 
 
-def _sqlite(ctx: Context, name: str, path: str, script: str, params: Values | None) -> dict[str, Any]:
+def _sqlite(ctx: Context, name: str, path: str, script: str, params: SqlValues | None) -> dict[str, Any]:
     import apsw
 
     guard = _Guard(ctx)
@@ -167,7 +167,7 @@ def _open_file(path: str) -> apsw.Connection:
     return apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)  # never creates the file: a missing one is an error
 
 
-def _run_script(connection: apsw.Connection, script: str, params: Values | None) -> _Found:
+def _run_script(connection: apsw.Connection, script: str, params: SqlValues | None) -> _Found:
     found, before = _Found(), connection.total_changes()
 
     def begin(cursor: apsw.Cursor, _sql: str, _bindings: object) -> bool:
@@ -242,7 +242,7 @@ def _sqlite_words(name: str, guard: _Guard) -> Iterator[None]:
 # --- PostgreSQL ---------------------------------------------------------------------------------------------------
 
 
-def _postgres(ctx: Context, name: str, address: str, script: str, params: Values | None) -> dict[str, Any]:
+def _postgres(ctx: Context, name: str, address: str, script: str, params: SqlValues | None) -> dict[str, Any]:
     psycopg = _driver(name)
     with _postgres_words(name), closing(_connect(ctx, name, address)) as connection:
         try:

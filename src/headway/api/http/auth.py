@@ -81,7 +81,7 @@ class AccessMiddleware:
             await self.app(scope, receive, send)
             return
         scope[ROOT] = scope.get("root_path", "")
-        answer = _Answer(send)
+        answer = _SentResponse(send)
         try:
             await self._receive(scope, receive, answer.send)
         except Exception:
@@ -355,7 +355,7 @@ def _limited(headers: Headers, receive: Receive) -> Receive:
     return counted
 
 
-class _Answer:
+class _SentResponse:
     """Adds the guarding headers to an answer, and notes whether all of it was sent."""
 
     def __init__(self, send: Send) -> None:

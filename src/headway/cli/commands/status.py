@@ -56,8 +56,8 @@ def _missed(unseen: list[Json]) -> str:
     from headway.text.findings import missed_remedy, some
     from headway.text.schedules import missed_words
 
-    told = some([missed_words(schedule["name"], schedule["count"]) for schedule in unseen])
-    return f"{told}: {missed_remedy(unseen[0]['name'], several=len(unseen) > 1).line}"
+    words = some([missed_words(schedule["name"], schedule["count"]) for schedule in unseen])
+    return f"{words}: {missed_remedy(unseen[0]['name'], several=len(unseen) > 1).line}"
 
 
 def _pauses(queue: Json, now: int) -> str:

@@ -196,7 +196,7 @@ def _picture(page: PageRequest, view: GroupView, drawn: Chart) -> Markup:
             group.created_at,
             page.now if group.finished_at is None else max(ends, default=group.finished_at),
             page.now if group.finished_at is None else None,
-            clock_zone(page.taste),
+            clock_zone(page.preferences),
             [_row(step, view, drawn) for step in view.steps[first_row(view) : first_row(view) + ROWS]],
         )
     )

@@ -32,7 +32,7 @@ OFFERED = 200
 @pages.get("/history")
 def show(page: PageRequest) -> Response:
     """Shows a page of runs; the picture has more runs than the table."""
-    asked = search(page.asked, page.taste)
+    asked = search(page.asked, page.preferences)
     try:
         found, listed, more = _found(page, asked)
         problem = None
@@ -119,7 +119,10 @@ def _dot(page: PageRequest, record: Record, zone: str) -> Dot:
 @pages.get("/history/errors")
 def show_errors(page: PageRequest) -> Response:
     """Shows the latest failures in groups of similar errors, or the group `key`."""
-    task, (since, until) = page.asked.get("task"), within(page.asked.get("within"), page.now, clock_zone(page.taste))
+    task, (since, until) = (
+        page.asked.get("task"),
+        within(page.asked.get("within"), page.now, clock_zone(page.preferences)),
+    )
     with page.read() as tx:
         latest, complete = history.latest_failures(tx, page.tenant_id)
     wanted = [failure for failure in latest if task in ("", failure.task) and _between(failure.at, since, until)]

@@ -92,10 +92,10 @@ class Search:
         return named(check_name(text, field="schedule"))
 
 
-def search(asked: Form, taste: DisplayPreferences) -> Search:
+def search(asked: Form, preferences: DisplayPreferences) -> Search:
     fields = {name: asked.get(name) for name in FIELDS}
     fields["status"] = ",".join(status for status in asked.all("status") if status)
-    return Search(fields, clock_zone(taste))
+    return Search(fields, clock_zone(preferences))
 
 
 def within(word: str, now: int, zone: str) -> tuple[int | None, int | None]:

@@ -32,7 +32,7 @@ pages = Pages("now")
 LISTED = 20
 TICKS = 8
 CALLS = 200  # upper bound on the reservations that are read
-Named = tuple[Reservation, list[str], str | None]
+NamedReservation = tuple[Reservation, list[str], str | None]
 
 
 @pages.get("/")
@@ -61,15 +61,15 @@ def show(page: PageRequest) -> Response:
         more_calls=len(calls) - LISTED,
         ticks=[(schedule, _words(schedule)) for schedule in coming],
         stats=stats,
-        throughput=_throughput(stats.spans, page.taste),
-        waits=_waits(waits, page.taste),
+        throughput=_throughput(stats.spans, page.preferences),
+        waits=_waits(waits, page.preferences),
         under_way=sum(call.granted_at is not None and call.task is not None for call, _, _ in calls),
         in_line_means=state_styles.IN_LINE_MEANS,
         sentence=on_page,
     )
 
 
-def _headline(seen: Overview, calls: Sequence[Named]) -> Headline:
+def _headline(seen: Overview, calls: Sequence[NamedReservation]) -> Headline:
     counts = seen.counts.by_status
     granted = [call for call, _, _ in calls if call.granted_at is not None]
     return headline(
@@ -87,7 +87,7 @@ def _headline(seen: Overview, calls: Sequence[Named]) -> Headline:
     )
 
 
-def _calls(tx: Tx, tenant_id: int) -> list[Named]:
+def _calls(tx: Tx, tenant_id: int) -> list[NamedReservation]:
     """Returns the active reservations in the order in which they are granted."""
     found = reservations.listed(tx, tenant_id, status="ACTIVE", limit=CALLS).items
     return reservations.named(tx, sorted(found, key=lambda reservation: reservation.id))
@@ -103,12 +103,12 @@ def _words(schedule: Schedule) -> tuple[str, str]:
 # --- charts -------------------------------------------------------------------------------------------------------
 
 
-def _zone(taste: DisplayPreferences) -> str:
-    return "UTC" if taste.mode == "utc" else taste.zone
+def _zone(preferences: DisplayPreferences) -> str:
+    return "UTC" if preferences.mode == "utc" else preferences.zone
 
 
-def _throughput(spans: Sequence[Span], taste: DisplayPreferences) -> Markup:
-    zone = _zone(taste)
+def _throughput(spans: Sequence[Span], preferences: DisplayPreferences) -> Markup:
+    zone = _zone(preferences)
     found = [
         Bar(
             one.since,
@@ -124,8 +124,8 @@ def _throughput(spans: Sequence[Span], taste: DisplayPreferences) -> Markup:
     return bars(found, SPAN, label=label, shown=lambda value: f"{value:g}", zone=zone)
 
 
-def _waits(spans: Sequence[WaitSpan], taste: DisplayPreferences) -> Markup:
-    zone = _zone(taste)
+def _waits(spans: Sequence[WaitSpan], preferences: DisplayPreferences) -> Markup:
+    zone = _zone(preferences)
     found = [
         Bar(
             one.since,

@@ -49,7 +49,7 @@ _FIELDS = ("task", "params", "priority", "delay", "target", "key")
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class TriedAction:
     """A submitted form and its problem. Without a problem the form was only opened."""
 
     verb: str = ""
@@ -76,7 +76,7 @@ class Tried:
 
 @pages.get("/jobs/{job_id:int}")
 def show(page: PageRequest, job_id: int) -> Response:
-    return shown(page, job_id, Tried())
+    return shown(page, job_id, TriedAction())
 
 
 @pages.get("/jobs/{job_id:int}/{verb:str}")
@@ -84,15 +84,15 @@ def opened(page: PageRequest, job_id: int, verb: str) -> Response:
     """Shows the job with one of its forms open."""
     if verb not in VERBS:
         raise HTTPException(404)
-    return shown(page, job_id, Tried(verb))
+    return shown(page, job_id, TriedAction(verb))
 
 
 def refused(page: PageRequest, job_id: int, verb: str, error: HeadwayError) -> Response:
     """Shows the job with the refused form and its values."""
-    return shown(page, job_id, Tried(verb, str(error), error.field, page.form), status=status_of(error))
+    return shown(page, job_id, TriedAction(verb, str(error), error.field, page.form), status=status_of(error))
 
 
-def shown(page: PageRequest, job_id: int, tried: Tried, status: int = 200) -> Response:
+def shown(page: PageRequest, job_id: int, tried: TriedAction, status: int = 200) -> Response:
     count, explained = _lines_asked(page), _explained(page, page.client.get(job_id))
     with page.read() as tx:
         view = job_views.view(tx, page.tenant_id, job_id)

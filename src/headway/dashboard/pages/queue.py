@@ -243,7 +243,7 @@ def pause(page: PageRequest) -> Response:
     everybody, until = _everybody(page), pause_end(page.now, page.form.given("for"))
     page.client.pause_queue(note=page.form.given("note"), until=until, everybody=everybody)
     what = "Every queue is paused" if everybody else "The queue is paused"
-    ends = "" if until is None else f" until {written(until, page.taste.zone)}"
+    ends = "" if until is None else f" until {written(until, page.preferences.zone)}"
     return page.done(
         f"{what}{ends}. Running jobs continue.", undo=("/queue/resume", {"everybody": "1"} if everybody else {})
     )

@@ -46,7 +46,7 @@ def new(page: PageRequest) -> Response:
     """Empty, or with what another one says."""
     copied = page.asked.given("copy")
     if copied is None:
-        return _editor(page, ScheduleDraft.new(page.taste.zone))
+        return _editor(page, ScheduleDraft.new(page.preferences.zone))
     draft = ScheduleDraft.showing(page.client.schedules.get(whole(copied, field="copy", least=1)))
     return _editor(page, ScheduleDraft({**draft.fields, "name": f"copy of {draft.name}"[:200]}, draft.steps))
 

@@ -37,7 +37,7 @@ _LOCAL = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}(:[0-9]{2}
 _OFFSET = re.compile(r":[0-9]{2}(\.[0-9]+)?[+-][0-9]{2}:[0-9]{2}$")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-Step = Mapping[str, str]
+StepForm = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ScheduleDraft:
     the one that was asked for last."""
 
     fields: Mapping[str, str]
-    steps: Sequence[Step] = ()
+    steps: Sequence[StepForm] = ()
     empty: int = 1
     added: int | None = None
 
@@ -55,7 +55,7 @@ class ScheduleDraft:
         return self.fields.get("name", "")
 
     @property
-    def rows(self) -> list[Step]:
+    def rows(self) -> list[StepForm]:
         """The steps, and those that are there to be filled in."""
         return [*self.steps, *([_empty()] * self.empty)]
 
@@ -170,7 +170,7 @@ class ScheduleDraft:
         return ScheduleDraft(fields, [_shown_step(step.facts()) for step in made.steps])
 
 
-def _filled(form: Form) -> list[tuple[int, Step]]:
+def _filled(form: Form) -> list[tuple[int, StepForm]]:
     """The steps that say something, each with the number of its row."""
     numbers = sorted({int(found[1]) for key, _ in form.fields if (found := _STEP.fullmatch(key))})
     kept = [n for n in numbers if str(n) != form.get("remove")]
@@ -178,11 +178,11 @@ def _filled(form: Form) -> list[tuple[int, Step]]:
     return [(n, step) for n, step in steps if any(step[name] for name in STEP_FIELDS if name != "stage")]
 
 
-def _empty() -> Step:
+def _empty() -> StepForm:
     return dict.fromkeys(STEP_FIELDS, "")
 
 
-def _stages(steps: Sequence[Step]) -> list[int] | None:
+def _stages(steps: Sequence[StepForm]) -> list[int] | None:
     """The stage of each step; one that names none comes after the step before it."""
     found: list[int] = []
     for step in steps:
@@ -240,7 +240,7 @@ def clock(at: int, zone: str) -> str:
 # --- steps --------------------------------------------------------------------------------------------------------
 
 
-def _step_facts(step: Step, place: str) -> dict[str, object]:
+def _step_facts(step: StepForm, place: str) -> dict[str, object]:
     found: dict[str, object] = {}
     if step["more"]:
         more = from_json(step["more"], field=f"{place}.more")
@@ -278,7 +278,7 @@ def _template_text(template: object) -> str:
     return "" if template is None else f"#{template}" if isinstance(template, int) else str(template)
 
 
-def _shown_step(facts: Mapping[str, object]) -> Step:
+def _shown_step(facts: Mapping[str, object]) -> StepForm:
     resources, retry = facts.get("resources"), facts.get("retry_policy")
     more = {name: facts[name] for name in MORE if name in facts}
     timeout = facts.get("timeout", "")

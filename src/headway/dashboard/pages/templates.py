@@ -49,7 +49,7 @@ class TemplateJobForm:
         if self.priority:
             found["priority"] = whole(self.priority, field="priority", most=100)
         if self.not_before:
-            found["not_before"] = moment(self.not_before, page.taste.zone, field="not_before")
+            found["not_before"] = moment(self.not_before, page.preferences.zone, field="not_before")
         if self.key:
             found["key"] = self.key
         return {**found, "hold": True} if self.hold else found

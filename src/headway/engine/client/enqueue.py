@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headway.engine import tracing
 from headway.engine.client.authority import check_jobs
-from headway.engine.client.group_commit import Answer, SharedCommits
+from headway.engine.client.group_commit import Enqueued, SharedCommits
 from headway.errors import BadInput, CommitUnknown
 from headway.model.jobs.job import NewJob
 from headway.store.access.tenants import Statement, admitting
@@ -30,7 +30,7 @@ class Intake:
         self.shared = SharedCommits(self._many)
         self._counted_until = 0.0
 
-    def enqueue(self, job: NewJob) -> Answer:
+    def enqueue(self, job: NewJob) -> Enqueued:
         check_jobs(self.client, [job])
         self.client.check_secrets(job.task, [job.params])
         with tracing.enqueueing(job.task) as stamp:
@@ -41,7 +41,7 @@ class Intake:
             except CommitUnknown as error:
                 raise unknown(error, [job]) from error
 
-    def many(self, new: Sequence[NewJob]) -> list[Answer]:
+    def many(self, new: Sequence[NewJob]) -> list[Enqueued]:
         if not new:
             return []
         check_jobs(self.client, new)
@@ -53,7 +53,7 @@ class Intake:
             except CommitUnknown as error:
                 raise unknown(error, new) from error
 
-    def alike(self, job: NewJob, params: Sequence[str]) -> list[Answer]:
+    def alike(self, job: NewJob, params: Sequence[str]) -> list[Enqueued]:
         check_jobs(self.client, [job])
         self.client.check_secrets(job.task, params)
         with tracing.enqueueing(job.task, len(params)) as stamp:
@@ -72,7 +72,7 @@ class Intake:
         with tracing.enqueueing(job.task, len(params)) as stamp:
             return self._on_connection(connection, stamp(job), params)
 
-    def _many(self, new: Sequence[NewJob]) -> list[Answer]:
+    def _many(self, new: Sequence[NewJob]) -> list[Enqueued]:
         if len(new) == 1 and new[0].key is None:
             return self._alike(new[0], [new[0].params])
         tenant_id, database = self.client.tenant_id, self.client.database
@@ -81,7 +81,7 @@ class Intake:
         database.announce()
         return answers
 
-    def _placed(self, job: NewJob) -> jobs.Made:
+    def _placed(self, job: NewJob) -> jobs.PlacedJob:
         """Returns a job with its bucket and its target."""
         tenant_id, lanes = self.client.tenant_id, self.client.lanes
         lanes.hook(job.options)
@@ -90,7 +90,7 @@ class Intake:
 
     # --- jobs that differ only in their params: one statement ---
 
-    def _alike(self, job: NewJob, params: Sequence[str]) -> list[Answer]:
+    def _alike(self, job: NewJob, params: Sequence[str]) -> list[Enqueued]:
         database = self.client.database
         _, _, target_id = placed = self._placed(job)
         columns = self._parameters(placed, params)
@@ -118,7 +118,7 @@ class Intake:
         with admitting(run, self.client.tenant_id):
             return run("enqueue", **{**columns, "admitted": 1})
 
-    def _parameters(self, placed: jobs.Made, params: Sequence[str]) -> dict[str, object]:
+    def _parameters(self, placed: jobs.PlacedJob, params: Sequence[str]) -> dict[str, object]:
         job, bucket_id, target_id = placed
         bodies = params if target_id is None else [jobs.body(text, target_id) for text in params]
         return jobs.parameters(job, bodies, bucket_id, self.client.tenant_id, self.client.actor_text)
@@ -139,7 +139,7 @@ class Intake:
 
     # --- any jobs, some of them with keys ---
 
-    def insert(self, tx: Tx, tenant_id: int, made: Sequence[jobs.Made]) -> list[Answer]:
+    def insert(self, tx: Tx, tenant_id: int, made: Sequence[jobs.PlacedJob]) -> list[Enqueued]:
         """Inserts jobs in the caller's transaction.
 
         Returns for each its id, and False if an existing job holds its key.
@@ -153,7 +153,7 @@ class Intake:
                 found[n] = self._or_holder(tx, made[n], job_id)
         return [answer for answer in found if answer is not None]
 
-    def _or_holder(self, tx: Tx, made: jobs.Made, job_id: int | None) -> Answer | None:
+    def _or_holder(self, tx: Tx, made: jobs.PlacedJob, job_id: int | None) -> Enqueued | None:
         """Returns the new job, or the job that holds the key.
 
         None if the tenant needs the counted insert, or if the holder of the key has just ended.

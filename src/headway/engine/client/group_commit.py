@@ -19,8 +19,8 @@ LEADER = "leader"
 # A caller that is not woken within this time checks if the leader is still there.
 PATIENCE = 0.5
 
-Answer = tuple[int, bool]
-Store = Callable[[list[NewJob]], list[Answer]]
+Enqueued = tuple[int, bool]
+Store = Callable[[list[NewJob]], list[Enqueued]]
 
 
 class PendingJob:
@@ -33,7 +33,7 @@ class PendingJob:
 
     def __init__(self, job: NewJob) -> None:
         self.job = job
-        self.answer: Answer | None = None
+        self.answer: Enqueued | None = None
         self.error: BaseException | None = None
         # The jobs, its own included, that its caller commits as the leader.
         self.batch: list[PendingJob] = []
@@ -78,7 +78,7 @@ class SharedCommits:
     def leader(self) -> PendingJob | None:
         return self.lead.get(LEADER)
 
-    def enqueue(self, job: NewJob) -> Answer:
+    def enqueue(self, job: NewJob) -> Enqueued:
         pending = PendingJob(job)
         try:
             try:

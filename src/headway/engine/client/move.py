@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headway.engine.client.client import Client
 
 MOST = 1_000
-Place = tuple[int, int]  # priority, position
+Position = tuple[int, int]  # priority, position
 
 
 def reorder(client: Client, ids: Sequence[int]) -> list[int]:
@@ -46,7 +46,7 @@ def _reorder(tx: Tx, client: Client, ids: Sequence[int]) -> list[int]:
     return sorted(set(moved))
 
 
-def _lock_movers(tx: Tx, tenant_id: int, ids: Sequence[int]) -> tuple[dict[int, JobRecord], dict[int, Place]]:
+def _lock_movers(tx: Tx, tenant_id: int, ids: Sequence[int]) -> tuple[dict[int, JobRecord], dict[int, Position]]:
     """Returns the jobs, and the new places of the jobs that move.
 
     Only the moving jobs are locked: a claim skips a locked job, and a job that stays may be claimed meanwhile.
@@ -63,7 +63,7 @@ def _lock_movers(tx: Tx, tenant_id: int, ids: Sequence[int]) -> tuple[dict[int, 
             raise NotFound(f"there is no job {min(gone)}")
 
 
-def _shared_out(wanted: Sequence[JobRecord]) -> dict[int, Place]:
+def _shared_out(wanted: Sequence[JobRecord]) -> dict[int, Position]:
     """Returns the new place of each job whose place changes."""
     for job in wanted:
         if not job.status.claimable_later:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headway")
 Wants = Callable[[Event], bool]
-Ready = Callable[[], object]
+OnReady = Callable[[], object]
 # Events per read of the table.
 PAGE = 500
 # Ids scanned per read for one tenant, which may have few events among them.
@@ -72,7 +72,7 @@ class Subscription:
     It is either live, fed by the tail through a bounded queue, or reads the table to catch up.
     """
 
-    def __init__(self, tail: Tail, wants: Wants, on_ready: Ready | None, room: int) -> None:
+    def __init__(self, tail: Tail, wants: Wants, on_ready: OnReady | None, room: int) -> None:
         self.tail = tail
         self.wants = wants
         self.on_ready = on_ready

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headway.engine.events.subscription import Ready, Reset, Subscription, Wants, everything
+from headway.engine.events.subscription import OnReady, Reset, Subscription, Wants, everything
 from headway.engine.loop import WokenLoop
 from headway.model.event import Event
 from headway.store import events as store_events
@@ -76,7 +76,7 @@ class Tail(WokenLoop):
         self.looked = 0.0
 
     def subscribe(
-        self, after: int | None = None, wants: Wants = everything, *, on_ready: Ready | None = None, room: int = 1_000
+        self, after: int | None = None, wants: Wants = everything, *, on_ready: OnReady | None = None, room: int = 1_000
     ) -> Subscription:
         """Subscribes to events after an id, or from now on.
 

@@ -22,7 +22,7 @@ from headway.engine import tracing
 from headway.engine.execution.deadlines import NO_ROOM, Deadlines
 from headway.engine.execution.outcome import completed, failure_of
 from headway.engine.execution.own_job import at_work
-from headway.engine.execution.running import Done, Running
+from headway.engine.execution.running import OnDone, Running
 from headway.model.jobs.outcome import Failed, Interrupted, NeverBegan, Outcome, StoppedByRequest
 
 _HANDLE = events.Handle._run.__code__
@@ -56,7 +56,7 @@ class AsyncRunner:
     Outcomes are handed to `done` in batches.
     """
 
-    def __init__(self, done: Done, deadlines: Deadlines) -> None:
+    def __init__(self, done: OnDone, deadlines: Deadlines) -> None:
         self.done = done
         self.deadlines = deadlines
         self.pid = os.getpid()

@@ -10,7 +10,7 @@ from typing import Any
 MESSAGE_LIMIT = 1024 * 1024
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
-Message = dict[str, Any]
+ChannelMessage = dict[str, Any]
 
 
 class Garbled(Exception):
@@ -34,12 +34,12 @@ class Channel:
     def fileno(self) -> int:
         return self._sock.fileno()
 
-    def send(self, message: Message) -> None:
+    def send(self, message: ChannelMessage) -> None:
         data = _encode(message).encode() + b"\n"
         with self._sending:
             self._sock.sendall(data)
 
-    def receive(self) -> list[Message] | None:
+    def receive(self) -> list[ChannelMessage] | None:
         """Waits for data; returns the completed messages, or None at the end."""
         try:
             data = self._sock.recv(65536)
@@ -61,7 +61,7 @@ class Channel:
         self._sock.close()
 
 
-def _decode(line: bytes) -> Message:
+def _decode(line: bytes) -> ChannelMessage:
     try:
         message = json.loads(line)
     except ValueError as error:

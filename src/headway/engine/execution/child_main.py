@@ -27,7 +27,7 @@ from headway import errors, forks
 from headway.clock import SystemClock
 from headway.engine import tracing
 from headway.engine.execution import own_variables, process_tree
-from headway.engine.execution.channel import Channel, Message
+from headway.engine.execution.channel import Channel, ChannelMessage
 from headway.engine.execution.child_sink import ParentSink
 from headway.engine.execution.context import Context, StopFlag, WorkItem
 from headway.engine.execution.exhausted import check_room, is_exhausted
@@ -139,8 +139,8 @@ class ChildMain:
                 )
         threading.Thread(target=self._watch, name="headway-watch", daemon=True).start()
 
-    def _messages(self) -> Iterator[Message]:
-        waiting: deque[Message] = deque()
+    def _messages(self) -> Iterator[ChannelMessage]:
+        waiting: deque[ChannelMessage] = deque()
         while True:
             while waiting:
                 yield waiting.popleft()

@@ -23,7 +23,7 @@ import headway
 from headway import errors
 from headway.clock import Clock, SystemClock
 from headway.engine.execution import cgroups, process_tree
-from headway.engine.execution.channel import MESSAGE_LIMIT, Channel, Garbled, Message
+from headway.engine.execution.channel import MESSAGE_LIMIT, Channel, ChannelMessage, Garbled
 from headway.engine.execution.context import Pipe, Sink, StopFlag, WorkItem
 from headway.engine.execution.exhausted import is_exhausted
 from headway.engine.execution.outcome import ending, outcome_from_dict
@@ -239,7 +239,7 @@ class Child:
             return self._died(run)
         return self._take(run, messages)
 
-    def _take(self, run: _Run, messages: list[Message]) -> Outcome | None:
+    def _take(self, run: _Run, messages: list[ChannelMessage]) -> Outcome | None:
         for message in messages:
             match message:
                 case {"kind": "ready"}:
@@ -316,12 +316,12 @@ class Child:
         except errors.LeaseLost as lost:
             self._lose(run, lost)
 
-    def _answer(self, run: _Run, message: Message) -> None:
+    def _answer(self, run: _Run, message: ChannelMessage) -> None:
         try:
             if run.sink is None:
                 raise errors.LeaseLost("the lease of this job was lost")
             _pass_on(message, run.sink)
-            answer: Message = {"kind": "stored"}
+            answer: ChannelMessage = {"kind": "stored"}
         except (errors.HeadwayError, OSError) as error:
             answer = _refusal(error)
             if isinstance(error, errors.LeaseLost):
@@ -448,7 +448,7 @@ class Child:
         if self._pidfd is not None:
             process_tree.ended(self._pidfd, seconds)
 
-    def _tell(self, channel: Channel, message: Message) -> bool:
+    def _tell(self, channel: Channel, message: ChannelMessage) -> bool:
         """Sends a message; returns False if the child is dead.
 
         The thread in `run` notices that by itself.
@@ -486,7 +486,7 @@ def _spawn(tag: str, fds: tuple[int, int], cwd: str | None, env: Mapping[str, st
     )
 
 
-def _pass_on(message: Message, sink: Sink) -> None:
+def _pass_on(message: ChannelMessage, sink: Sink) -> None:
     match message:
         case {"kind": "progress", "done": done, "total": total, "label": label}:
             sink.progress(done, total, label)
@@ -500,7 +500,7 @@ def _pass_on(message: Message, sink: Sink) -> None:
             sink.attach(path, name)
 
 
-def _settings_for(work: WorkItem) -> Message:
+def _settings_for(work: WorkItem) -> ChannelMessage:
     """Returns the settings that a task's process did not inherit, for its app.
 
     A built-in task has no app, and the programs that it starts must not learn them.
@@ -510,7 +510,7 @@ def _settings_for(work: WorkItem) -> Message:
     return {"kind": "settings", "variables": own_settings(os.environ)}
 
 
-def _refusal(error: errors.HeadwayError | OSError) -> Message:
+def _refusal(error: errors.HeadwayError | OSError) -> ChannelMessage:
     code, field = (error.code, error.field) if isinstance(error, errors.HeadwayError) else ("refused", None)
     return {"kind": "refused", "code": code, "message": str(error), "field": field}
 

@@ -9,7 +9,7 @@ import time
 from contextlib import AbstractContextManager
 
 from headway import errors
-from headway.engine.execution.channel import Channel, Message
+from headway.engine.execution.channel import Channel, ChannelMessage
 
 _GATHER = 0.1  # progress and spending are buffered for this long
 _REFUSALS: dict[str, type[errors.HeadwayError]] = {
@@ -26,7 +26,7 @@ class ParentSink:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._asking = threading.Lock()
-        self._progress: Message | None = None
+        self._progress: ChannelMessage | None = None
         self._spent: dict[str, float] = {}
         self._flushed = 0.0
         self._timer: threading.Timer | None = None
@@ -99,7 +99,7 @@ class ParentSink:
             self._channel.send({"kind": "spend", "amounts": self._spent})
             self._spent = {}
 
-    def _ask(self, message: Message) -> Message:
+    def _ask(self, message: ChannelMessage) -> ChannelMessage:
         with self._gate:
             self._check_open()
             with self._asking:
@@ -107,7 +107,7 @@ class ParentSink:
                 self._channel.send(message)
                 return _checked(self._answer())
 
-    def _answer(self) -> Message | None:
+    def _answer(self) -> ChannelMessage | None:
         while not (messages := self._channel.receive()):
             if messages is None:
                 return None
@@ -120,7 +120,7 @@ class ParentSink:
             raise errors.Refused("the job of this context has ended")
 
 
-def _checked(message: Message | None) -> Message:
+def _checked(message: ChannelMessage | None) -> ChannelMessage:
     match message:
         case {"kind": "stored" | "settings"} if message is not None:
             return message

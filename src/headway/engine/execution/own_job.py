@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from headway.errors import WaitsForItself
 from headway.model.explain.blockers import Blocker, Explanation, sentence
-from headway.model.explain.deadlock import Key, Wait
+from headway.model.explain.deadlock import Wait, WaitKey
 
 INSTEAD = "Do not wait for it: enqueue it with ctx.enqueue and return, or make both jobs the steps of a group"
 
@@ -36,7 +36,7 @@ class OwnJob(NamedTuple):
         return f"job {self.id}" if self.id else f"reservation {self.fence}"
 
     @property
-    def claim(self) -> Key:
+    def claim(self) -> WaitKey:
         return self.id, self.fence
 
     @property

@@ -39,7 +39,7 @@ IDLE_CHILD_SECONDS = 300.0
 NOTHING = Carried()
 SQL = "headway.tasks.sql"
 
-Done = Callable[[list[tuple["Running", Outcome]]], None]
+OnDone = Callable[[list[tuple["Running", Outcome]]], None]
 
 
 class Prepared(NamedTuple):
@@ -188,7 +188,7 @@ class SlotRunner:
     def __init__(
         self,
         slot: int,
-        done: Done,
+        done: OnDone,
         deadlines: Deadlines,
         *,
         adopt: Callable[[int, Child, StopFlag], None],

@@ -23,7 +23,7 @@ MOST_PROBLEMS = 20
 
 # A check returns None for a valid value, otherwise pairs of (place below the value, problem).
 Problems = list[tuple[str, str]]
-Check = Callable[[object], Problems | None]
+ParameterCheck = Callable[[object], Problems | None]
 
 _UNRESOLVED = (NameError, AttributeError, TypeError, SyntaxError, LookupError, ValueError)
 _FILLED_IN_LATER = ("$secret", "$result")
@@ -63,7 +63,7 @@ class Signature:
         self._function = function
         self._named = {p.name: p for p in parameters if p.kind is not Parameter.VAR_KEYWORD}
         self._required = frozenset(name for name, p in self._named.items() if p.default is Parameter.empty)
-        self._checks: dict[str, Check | None] | None = None
+        self._checks: dict[str, ParameterCheck | None] | None = None
 
     @property
     def parameters(self) -> list[Parameter]:
@@ -165,7 +165,7 @@ def _check_parameter(parameter: Parameter, task: str) -> None:
     raise BadInput(f"{task}: {problem}", code="bad_signature", field=parameter.name)
 
 
-def _parameter_check(parameter: Parameter, function: Callable[..., object]) -> Check | None:
+def _parameter_check(parameter: Parameter, function: Callable[..., object]) -> ParameterCheck | None:
     if parameter.annotation is Parameter.empty:
         return None
     check = _compile(_resolve(parameter.annotation, _names_of(function)))
@@ -191,7 +191,7 @@ def _resolve(annotation: Any, names: dict[str, Any]) -> Any:
 # --- from annotations to checks -----------------------------------------------------------------------------------
 
 
-def _compile(hint: Any) -> Check | None:
+def _compile(hint: Any) -> ParameterCheck | None:
     """Returns the check of an annotation; None if it cannot be checked."""
     check = _compile_type(_bare(hint))
     for rule in getattr(hint, "__metadata__", ()):
@@ -200,7 +200,7 @@ def _compile(hint: Any) -> Check | None:
     return check
 
 
-def _compile_rule(first: Check | None, rule: Rule) -> Check:
+def _compile_rule(first: ParameterCheck | None, rule: Rule) -> ParameterCheck:
     def check(value: object) -> Problems | None:
         found = first(value) if first is not None else None
         if found is not None or _filled_in_later(value):
@@ -211,7 +211,7 @@ def _compile_rule(first: Check | None, rule: Rule) -> Check:
     return check
 
 
-def _compile_type(hint: Any) -> Check | None:
+def _compile_type(hint: Any) -> ParameterCheck | None:
     origin, args = typing.get_origin(hint) or hint, typing.get_args(hint)
     if _among(origin, (Union, types.UnionType)):
         return _compile_union(args)
@@ -242,7 +242,7 @@ def _among(hint: object, kinds: Sequence[object]) -> bool:
     return any(hint is kind for kind in kinds)
 
 
-def _compile_scalars(hints: Sequence[Any]) -> Check:
+def _compile_scalars(hints: Sequence[Any]) -> ParameterCheck:
     kinds = {*hints, int} if float in hints else set(hints)
     known, allow_bool = tuple(kinds), bool in kinds
     wanted = _either(_describe(hint) for hint in hints)
@@ -255,7 +255,7 @@ def _compile_scalars(hints: Sequence[Any]) -> Check:
     return check
 
 
-def _compile_literal(choices: tuple[Any, ...]) -> Check | None:
+def _compile_literal(choices: tuple[Any, ...]) -> ParameterCheck | None:
     if any(type(choice) not in _SCALARS for choice in choices):
         return None
     wanted = f"must be one of {', '.join(map(repr, choices))}"
@@ -273,7 +273,7 @@ def _same(value: object, choice: object) -> bool:
     return value == choice and isinstance(value, type(choice)) and isinstance(value, bool) is isinstance(choice, bool)
 
 
-def _compile_list(origin: Any, args: tuple[Any, ...]) -> Check:
+def _compile_list(origin: Any, args: tuple[Any, ...]) -> ParameterCheck:
     if origin is tuple and args and args[-1] is not Ellipsis:
         return _compile_fixed_tuple(args)
     item_check = _compile(args[0]) if args else None
@@ -288,7 +288,7 @@ def _compile_list(origin: Any, args: tuple[Any, ...]) -> Check:
     return check
 
 
-def _compile_fixed_tuple(args: tuple[Any, ...]) -> Check:
+def _compile_fixed_tuple(args: tuple[Any, ...]) -> ParameterCheck:
     checks = [_compile(arg) for arg in args]
 
     def check(value: object) -> Problems | None:
@@ -304,7 +304,7 @@ def _compile_fixed_tuple(args: tuple[Any, ...]) -> Check:
     return check
 
 
-def _compile_dict(args: tuple[Any, ...]) -> Check:
+def _compile_dict(args: tuple[Any, ...]) -> ParameterCheck:
     item_check = _compile(args[1]) if args else None
 
     def check(value: object) -> Problems | None:
@@ -317,7 +317,7 @@ def _compile_dict(args: tuple[Any, ...]) -> Check:
     return check
 
 
-def _compile_union(members: tuple[Any, ...]) -> Check | None:
+def _compile_union(members: tuple[Any, ...]) -> ParameterCheck | None:
     bare = [_bare(member) for member in members]
     if all(_among(member, _SCALARS) for member in bare):
         return _compile_scalars(bare)
@@ -348,7 +348,7 @@ class _TypedDictCheck:
 
     def __init__(self, hint: Any) -> None:
         self._hint = hint
-        self._fields: dict[str, Check | None] | None = None
+        self._fields: dict[str, ParameterCheck | None] | None = None
         self._required: list[str] = []
 
     def __call__(self, value: object) -> Problems | None:
@@ -361,13 +361,13 @@ class _TypedDictCheck:
         wrong = _gather(_key, ((name, self._item(fields, name, item)) for name, item in value.items()))
         return (missing + (wrong or [])) or None
 
-    def _item(self, fields: dict[str, Check | None], name: str, item: object) -> Problems | None:
+    def _item(self, fields: dict[str, ParameterCheck | None], name: str, item: object) -> Problems | None:
         if name not in fields:
             return [("", f"is not a key of {self._hint.__name__}{_did_you_mean(name, fields)}")]
         check = fields[name]
         return None if check is None else check(item)
 
-    def _compile(self) -> dict[str, Check | None]:
+    def _compile(self) -> dict[str, ParameterCheck | None]:
         try:
             hints = typing.get_type_hints(self._hint, include_extras=True)
         except _UNRESOLVED:

@@ -55,7 +55,7 @@ GONE = "the subject of the event was pruned before it could be sent"
 
 # Renders the body of a delivery; None if its subject was pruned.
 Render = Callable[[Tx, Delivery, Event], str | None]
-Send = Callable[[http_client.Request, http_client.Guard], http_client.SentRequest]
+SendRequest = Callable[[http_client.Request, http_client.Guard], http_client.SentRequest]
 
 
 class Deliverer(WokenLoop):
@@ -68,7 +68,7 @@ class Deliverer(WokenLoop):
         render: Render,
         guard: http_client.Guard | None = None,
         senders: int = SENDERS,
-        send: Send = http_client.send,
+        send: SendRequest = http_client.send,
     ) -> None:
         super().__init__(database.waiter())
         self.database = database

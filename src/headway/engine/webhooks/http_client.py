@@ -116,7 +116,7 @@ def _words(error: Exception, address: str | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _WebhookResponse:
     status: int
     headers: Mapping[str, str]
     body: bytes
@@ -130,7 +130,7 @@ class _Answer:
         return json.dumps({"headers": kept, "body": text[:KEPT_BODY], **({"truncated": True} if cut else {})})
 
 
-def _exchange(pool: httpcore.ConnectionPool, request: Request, network: _Network) -> _Answer:
+def _exchange(pool: httpcore.ConnectionPool, request: Request, network: _Network) -> _WebhookResponse:
     parts = urlsplit(request.url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     host = (parts.hostname or "").encode("idna")
@@ -142,7 +142,7 @@ def _exchange(pool: httpcore.ConnectionPool, request: Request, network: _Network
         named = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
         network.ends = min(network.ends, time.monotonic() + BODY_SECONDS)
         body, whole = _read(response.iter_stream())
-        return _Answer(response.status, named, body, whole)
+        return _WebhookResponse(response.status, named, body, whole)
 
 
 def _host(name: str, scheme: str, port: int) -> str:
@@ -166,7 +166,7 @@ def _read(pieces: Iterable[bytes]) -> tuple[bytes, bool]:
     return found, True
 
 
-def _outcome(answer: _Answer) -> Outcome:
+def _outcome(answer: _WebhookResponse) -> Outcome:
     if 200 <= answer.status < 300:
         return Outcome(answer.status, None)
     names = {status.value: f" {status.phrase}" for status in HTTPStatus}

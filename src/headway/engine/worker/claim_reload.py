@@ -12,7 +12,7 @@ from headway.engine.execution.running import Running
 from headway.engine.worker import report_buffer
 from headway.engine.worker.execution_pool import ExecutionPool
 from headway.engine.worker.lease import Lease
-from headway.engine.worker.reconciliation import Held, Reconciliation
+from headway.engine.worker.reconciliation import HeldClaim, Reconciliation
 from headway.engine.worker.report_buffer import BufferedReports, ReportBuffer
 from headway.model.jobs.job import Claim
 from headway.store.db import Tx
@@ -61,7 +61,7 @@ class ClaimReload:
         self.needed = False
         return Reloaded(fresh, len(recorded))
 
-    def _read(self, tx: Tx) -> tuple[dict[Held, Claim], set[int]]:
+    def _read(self, tx: Tx) -> tuple[dict[HeldClaim, Claim], set[int]]:
         """Returns the stored claims, and the jobs whose reports are stored already."""
         held = {(claim.job_id, claim.fence): claim for claim in claims.own(tx, self.lease.who.id)}
         return held, report_buffer.already_stored(tx, self.unsure)

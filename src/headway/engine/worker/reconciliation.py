@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
-Held = tuple[int, int]  # a job and its fence; a reservation and 0
+HeldClaim = tuple[int, int]  # a job and its fence; a reservation and 0
 T = TypeVar("T")
 # A line of the heartbeat has to fit into one write of a pipe.
 HELD_PER_LINE = 80
@@ -21,9 +21,9 @@ class Snapshots:
     """The heartbeat's side: lists the claims that two renewals in a row saw."""
 
     def __init__(self) -> None:
-        self.before: set[Held] = set()
+        self.before: set[HeldClaim] = set()
 
-    def messages(self, held: Iterable[Held], at: float) -> Iterator[dict[str, Any]]:
+    def messages(self, held: Iterable[HeldClaim], at: float) -> Iterator[dict[str, Any]]:
         """Yields messages with the claims that this renewal and the one before saw."""
         now = set(held)
         steady = sorted(now & self.before)
@@ -40,7 +40,7 @@ class Reconciliation(Generic[T]):
         self.at: float | None = None
         self.held: dict[int, int] = {}
         self.here: tuple[set[int], set[int]] = (set(), set())
-        self.suspects: set[Held] = set()
+        self.suspects: set[HeldClaim] = set()
 
     def differs(self, message: dict[str, Any], here: Mapping[int, T]) -> bool:
         """Returns True if two renewals in a row found the same claim on one side only."""
@@ -52,12 +52,12 @@ class Reconciliation(Generic[T]):
         before, self.suspects = self.suspects, self._unknown(here) | self._gone(here)
         return not before.isdisjoint(self.suspects)
 
-    def _unknown(self, here: Mapping[int, T]) -> set[Held]:
+    def _unknown(self, here: Mapping[int, T]) -> set[HeldClaim]:
         """Returns the claims that the database has and the worker has not."""
         pairs = ((number, fence, here.get(number)) for number, fence in self.held.items())
         return {(number, fence) for number, fence, own in pairs if own is None or self.fence(own) != fence}
 
-    def _gone(self, here: Mapping[int, T]) -> set[Held]:
+    def _gone(self, here: Mapping[int, T]) -> set[HeldClaim]:
         """Returns the worker's claims of three renewals that the database has not.
 
         Two of three renewals must have seen such a claim.

@@ -268,8 +268,8 @@ def _reservation(found: ActiveReservation, what: str, snapshot: QueueSnapshot) -
 
 
 def _workers(task: str, snapshot: QueueSnapshot) -> Iterator[Blocker]:
-    knowing = [hand for hand in snapshot.hands if task in hand.tasks]
-    if not snapshot.hands:
+    knowing = [worker_slots for worker_slots in snapshot.all_slots if task in worker_slots.tasks]
+    if not snapshot.all_slots:
         yield Blocker(
             "no_worker",
             "no worker is alive: headway work",
@@ -278,11 +278,11 @@ def _workers(task: str, snapshot: QueueSnapshot) -> Iterator[Blocker]:
         )
     elif not knowing:
         yield Blocker("no_worker", f"no living worker knows the task {task}")
-    elif all(hand.free <= 0 and hand.waits for hand in knowing):
+    elif all(worker_slots.free <= 0 and worker_slots.waits for worker_slots in knowing):
         taken = "every slot of the workers that know it is taken by a job that waits for another one"
         by_button, command = f"{taken}: start another worker", "headway work"
         yield Blocker("no_worker", f"{taken}: {command} starts another worker", by_button=by_button, command=command)
-    elif all(hand.free <= 0 for hand in knowing):
+    elif all(worker_slots.free <= 0 for worker_slots in knowing):
         yield Blocker("no_worker", "every slot of the workers that know it is taken")
 
 
@@ -346,7 +346,7 @@ def _competes(other: QueuedJob, job: QueuedJob, obstacles: frozenset[object], sn
         snapshot.lanes[lane] for lane in theirs.lanes if lane in ours.lanes and snapshot.lanes[lane].free is not None
     ]
     shared = any(load.resource or not siblings for load in limited)
-    return shared or _scarce(theirs.task, ours.task, snapshot.hands)
+    return shared or _scarce(theirs.task, ours.task, snapshot.all_slots)
 
 
 def _crowded(snapshot: QueueSnapshot) -> bool:
@@ -355,11 +355,13 @@ def _crowded(snapshot: QueueSnapshot) -> bool:
     return load is not None and load.free is not None and load.free <= sum(map(snapshot.is_own, snapshot.picks))
 
 
-def _scarce(other: str, task: str, hands: Collection[WorkerSlots]) -> bool:
+def _scarce(other: str, task: str, all_slots: Collection[WorkerSlots]) -> bool:
     """Returns True if two tasks compete for the same workers' slots."""
-    if any(task in hand.tasks and hand.left > 0 for hand in hands):
+    if any(task in worker_slots.tasks and worker_slots.left > 0 for worker_slots in all_slots):
         return False
-    return not hands or any(other in hand.tasks and task in hand.tasks for hand in hands)
+    return not all_slots or any(
+        other in worker_slots.tasks and task in worker_slots.tasks for worker_slots in all_slots
+    )
 
 
 def _obstacles(job: QueuedJob, snapshot: QueueSnapshot) -> frozenset[object]:
@@ -368,6 +370,6 @@ def _obstacles(job: QueuedJob, snapshot: QueueSnapshot) -> frozenset[object]:
     found: set[object] = {lane for lane in bucket.lanes if not snapshot.lanes[lane].open}
     if not job.open:
         found.add(("target", job.target_id))
-    if snapshot.hands and not any(bucket.task in hand.tasks for hand in snapshot.hands):
+    if snapshot.all_slots and not any(bucket.task in worker_slots.tasks for worker_slots in snapshot.all_slots):
         found.add(bucket.task)
     return frozenset(found)

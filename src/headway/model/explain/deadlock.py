@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from headway.model.queue.place import Stage
 
 # A kind (`lane`, `target`, `tenant`) and its id. Each has its own limit.
-Lane = tuple[str, int]
+LaneKey = tuple[str, int]
 # A job's id and the fence of its claim; for a direct call, 0 and the id of its reservation.
-Key = tuple[int, int]
+WaitKey = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,11 @@ class Wait:
     `needs` is None if the job already runs. `tenant_id` is the tenant of the claim.
     """
 
-    key: Key
+    key: WaitKey
     tenant_id: int
-    holds: frozenset[Lane]
+    holds: frozenset[LaneKey]
     awaited_id: int
-    needs: frozenset[Lane] | None = None
+    needs: frozenset[LaneKey] | None = None
     stage: Stage | None = None
 
     @property
@@ -41,12 +41,12 @@ class Wait:
         return f"job {job_id}" if job_id else f"reservation {number}"
 
     @property
-    def rank(self) -> tuple[bool, Key]:
+    def rank(self) -> tuple[bool, WaitKey]:
         """Returns the sort key of a deadlock: jobs by age, then direct calls, whose callers may leave."""
         return not self.key[0], self.key
 
 
-def knot(own: Key, waits: Sequence[Wait], limits: Mapping[Lane, Limit]) -> list[Wait]:
+def knot(own: WaitKey, waits: Sequence[Wait], limits: Mapping[LaneKey, Limit]) -> list[Wait]:
     """Returns the claims of a deadlock if the claim `own` must fail to end it; otherwise an empty list.
 
     A claim is stuck if only stuck claims block the job it waits for: the job runs and its own claim is stuck, or the
@@ -66,7 +66,7 @@ def knot(own: Key, waits: Sequence[Wait], limits: Mapping[Lane, Limit]) -> list[
     return knotted if knotted[-1].key == own else []
 
 
-def _stuck(waits: Sequence[Wait], limits: Mapping[Lane, Limit]) -> dict[Key, Wait]:
+def _stuck(waits: Sequence[Wait], limits: Mapping[LaneKey, Limit]) -> dict[WaitKey, Wait]:
     """Returns the stuck claims: removes every claim that may end, until no further claim can be removed."""
     left = {wait.key: wait for wait in waits}
     while True:
@@ -76,9 +76,9 @@ def _stuck(waits: Sequence[Wait], limits: Mapping[Lane, Limit]) -> dict[Key, Wai
         left = still
 
 
-def _reach(own: Key, stuck: Mapping[Key, Wait], limits: Mapping[Lane, Limit]) -> set[Key]:
+def _reach(own: WaitKey, stuck: Mapping[WaitKey, Wait], limits: Mapping[LaneKey, Limit]) -> set[WaitKey]:
     """Returns the claims that `own` waits for, over any number of steps."""
-    found: set[Key] = set()
+    found: set[WaitKey] = set()
     todo = [own]
     while todo:
         fresh = {other.key for other in _in_the_way(stuck[todo.pop()], stuck.values(), limits)} - found
@@ -87,7 +87,7 @@ def _reach(own: Key, stuck: Mapping[Key, Wait], limits: Mapping[Lane, Limit]) ->
     return found
 
 
-def _in_the_way(wait: Wait, others: Collection[Wait], limits: Mapping[Lane, Limit]) -> Iterator[Wait]:
+def _in_the_way(wait: Wait, others: Collection[Wait], limits: Mapping[LaneKey, Limit]) -> Iterator[Wait]:
     """Yields the claims that prevent the awaited job from ending as long as they do not end."""
     if wait.needs is None:
         yield from (other for other in others if other.key[0] == wait.awaited_id)

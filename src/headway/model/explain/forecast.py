@@ -18,7 +18,7 @@ from headway.model.queue.select_aged import Aging, select_aged
 from headway.model.queue.select_aged import Levels as Sources
 from headway.model.queue.stage_sharing import StageSharing
 
-Kind = tuple[int, str]  # a tenant and a task, the key of known durations
+TaskKey = tuple[int, str]  # a tenant and a task, the key of known durations
 _UNITS = ((86_400, "days"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -53,11 +53,11 @@ class Occupant:
     """
 
     lanes: tuple[int, ...]
-    kind: Kind | None
+    kind: TaskKey | None
     since: int
     ran: int = 0
     target_id: int | None = None
-    hand: int | None = None
+    worker_slots: int | None = None
     call: int | None = None
     stage: Stage | None = None
     tenant_id: int | None = None
@@ -83,7 +83,7 @@ class ForecastInput:
     waiting: Sequence[QueuedJob]
     buckets: Mapping[int, Bucket]
     running: Sequence[Occupant] = ()
-    hands: Sequence[tuple[frozenset[str], int]] = ()
+    all_slots: Sequence[tuple[frozenset[str], int]] = ()
     capacity: Mapping[int, int | None] = field(default_factory=dict)
     calls: Sequence[ActiveReservation] = ()
     paused: Mapping[int, int | None] = field(default_factory=dict)
@@ -94,22 +94,22 @@ class ForecastInput:
     turns: Mapping[int, int] = field(default_factory=dict)
 
 
-History = Mapping[Kind, Sequence[int]]
+PastDurations = Mapping[TaskKey, Sequence[int]]
 
 
-def estimate(job_id: int, line: ForecastInput, history: History) -> Estimate | None:
+def estimate(job_id: int, line: ForecastInput, history: PastDurations) -> Estimate | None:
     """Estimates the start of a job; None if it depends on a person or on a task without past runs."""
     return estimates({job_id}, line, history).get(job_id)
 
 
-def estimates(wanted: Collection[int], line: ForecastInput, history: History) -> dict[int, Estimate]:
+def estimates(wanted: Collection[int], line: ForecastInput, history: PastDurations) -> dict[int, Estimate]:
     """Estimates the starts of several jobs; leaves out those without an estimate."""
     p50, p90 = (Simulation(line, _durations(history, share)).starts_of(wanted) for share in (0.5, 0.9))
     # Longer durations can, by chance, make a job start earlier, so p90 is at least p50.
     return {job_id: Estimate(p50[job_id], max(p50[job_id], p90[job_id])) for job_id in p50.keys() & p90.keys()}
 
 
-def _durations(history: History, share: float) -> dict[Kind, int]:
+def _durations(history: PastDurations, share: float) -> dict[TaskKey, int]:
     return {kind: quantile(took, share) for kind, took in history.items() if took}
 
 
@@ -119,7 +119,7 @@ def quantile(values: Sequence[int], share: float) -> int:
     return sorted(values)[max(0, rank - 1)]
 
 
-Levels = dict[int, list[AgedPlace]]  # by priority, each in order
+PriorityQueues = dict[int, list[AgedPlace]]  # by priority, each in order
 
 
 class Simulation:
@@ -130,7 +130,7 @@ class Simulation:
     taken, as real claims would, so a job without blockers starts now. Then all overdue jobs end at the same time.
     """
 
-    def __init__(self, line: ForecastInput, lasts: Mapping[Kind, int]) -> None:
+    def __init__(self, line: ForecastInput, lasts: Mapping[TaskKey, int]) -> None:
         self.line = line
         self.lasts = lasts
         self.time = line.now
@@ -138,19 +138,19 @@ class Simulation:
         self.left = dict(line.limits)
         self.turns = dict(line.turns)
         self.inside: dict[int, Counter[Stage]] = {lane: Counter() for lane in line.policy if lane in self.free}
-        self.slots = [free for _, free in line.hands]
+        self.slots = [free for _, free in line.all_slots]
         self.calls = {call.id: call for call in line.calls}
         self.busy: set[int] = set()
         self.ends: list[tuple[int, int, Occupant]] = []
         self.numbers = count()
-        self.levels: dict[int, Levels] = {}
+        self.levels: dict[int, PriorityQueues] = {}
         self.waiting = {job.id: job for job in line.waiting}
         self.queues: dict[int, list[Place]] = {}
         self.holders: dict[int, int] = {}
         self.open: dict[int, int] = {}
         self.started: dict[int, int] = {}
         self.sought: set[int] = set()
-        self.order = sorted(range(len(self.slots)), key=lambda n: len(line.hands[n][0]))
+        self.order = sorted(range(len(self.slots)), key=lambda n: len(line.all_slots[n][0]))
         self.later = sorted(((job.due(line.now), job.id) for job in line.waiting), reverse=True)
         granted = [_occupant(call) for call in line.calls if call.granted_at is not None]
         for occupant in (*line.running, *granted):
@@ -230,8 +230,8 @@ class Simulation:
         self._count(occupant, 1)
         if occupant.call is not None:
             del self.calls[occupant.call]
-        if occupant.hand is not None:
-            self.slots[occupant.hand] += 1
+        if occupant.worker_slots is not None:
+            self.slots[occupant.worker_slots] += 1
         if occupant.target_id is not None:
             self.busy.discard(occupant.target_id)
             self._choose(occupant.target_id)
@@ -296,11 +296,11 @@ class Simulation:
         if self._paused(0):
             return
         capacity = self._capacity()
-        for hand in self.order:
-            if self.slots[hand] > 0:
+        for worker_slots in self.order:
+            if self.slots[worker_slots] > 0:
                 capacity.begin_claim()
-                for pick in self._plan(self.slots[hand], self.line.hands[hand][0], capacity):
-                    self._start(self.waiting.pop(pick.job_id), hand)
+                for pick in self._plan(self.slots[worker_slots], self.line.all_slots[worker_slots][0], capacity):
+                    self._start(self.waiting.pop(pick.job_id), worker_slots)
 
     def _ready(self) -> Iterator[Bucket]:
         for number, levels in self.levels.items():
@@ -338,11 +338,11 @@ class Simulation:
             for aged in places:
                 yield Place(-priority, aged.position, aged.created_at, aged.job_id, aged.group_id, aged.stage)
 
-    def _start(self, job: QueuedJob, hand: int) -> None:
+    def _start(self, job: QueuedJob, worker_slots: int) -> None:
         """Starts a picked job; the plan has already taken its lanes."""
         self.started[job.id] = self.time
         self.sought.discard(job.id)
-        self.slots[hand] -= 1
+        self.slots[worker_slots] -= 1
         self._close(job)
         if job.target_id is not None:
             self.queues[job.target_id].remove(job.place)
@@ -351,5 +351,7 @@ class Simulation:
         for lane in bucket.lanes:
             self._enter(lane, stage)
         kind = (bucket.tenant_id, bucket.task)
-        took = Occupant(bucket.lanes, kind, self.time, job.ran, job.target_id, hand, None, stage, bucket.tenant_id)
+        took = Occupant(
+            bucket.lanes, kind, self.time, job.ran, job.target_id, worker_slots, None, stage, bucket.tenant_id
+        )
         self._begin(took)

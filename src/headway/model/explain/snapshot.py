@@ -198,7 +198,7 @@ class QueueSnapshot:
     lanes: Mapping[int, LaneLoad] = field(default_factory=dict)
     targets: Mapping[int, TargetLoad] = field(default_factory=dict)
     reservations: tuple[ActiveReservation, ...] = ()
-    hands: tuple[WorkerSlots, ...] = ()
+    all_slots: tuple[WorkerSlots, ...] = ()
     line: tuple[QueuedJob, ...] = ()
     buckets: Mapping[int, Bucket] = field(default_factory=dict)
     picks: tuple[Pick, ...] = ()

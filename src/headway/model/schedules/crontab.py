@@ -49,7 +49,7 @@ class Crontab:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _CrontabReader:
     """The state of the parser. A setting holds for all later lines, a comment for the next line."""
 
     zone: str
@@ -128,7 +128,7 @@ def read(text: str, *, zone: str, home: str | None = None, user_column: bool = F
 
     `user_column` means that a sixth field names a user, as in /etc/crontab.
     """
-    reader = _Reader(zone, home, user_column)
+    reader = _CrontabReader(zone, home, user_column)
     for number, line in enumerate(text.split("\n"), 1):
         reader.read(number, line.rstrip("\r"))
     return Crontab(tuple(reader.entries), tuple(reader.problems), tuple(reader.left_out))

@@ -32,7 +32,7 @@ def step(key: str) -> str:
     return f".{key}" if _WORD.fullmatch(key) else f"[{_quoted(key)}]"
 
 
-class _Problem(Exception):
+class _ValueProblem(Exception):
     """A refusal without its place. Each container it passes adds a step, so a path costs nothing until needed."""
 
     def __init__(self, text: str) -> None:
@@ -95,7 +95,7 @@ def from_json(text: str | bytes, *, field: str, limit: int = JSON_LIMIT) -> obje
 def _check_value(value: object, field: str, limit: int) -> None:
     try:
         _walk(value, 0, limit * _ABSURD)
-    except _Problem as problem:
+    except _ValueProblem as problem:
         refuse(field + "".join(reversed(problem.steps)), problem.text)
     except _TooLarge:
         refuse(field, _too_large(field, f"over {_size_text(limit * _ABSURD)}", limit))
@@ -116,18 +116,18 @@ def _walk(value: object, depth: int, room: int) -> int:
         return room - 4
     if isinstance(value, int):
         if not _INT_MIN <= value <= _INT_MAX:
-            raise _Problem("is an integer outside 64 bits: pass it as text")
+            raise _ValueProblem("is an integer outside 64 bits: pass it as text")
         return room - 1
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise _Problem("is NaN or infinite, which JSON cannot hold: use null")
+            raise _ValueProblem("is NaN or infinite, which JSON cannot hold: use null")
         return room - 3
     return _walk_container(value, depth + 1, room)
 
 
 def _walk_container(value: object, depth: int, room: int) -> int:
     if depth > MAX_DEPTH:
-        raise _Problem(_NESTED)
+        raise _ValueProblem(_NESTED)
     if room < 0:
         raise _TooLarge
     if isinstance(value, dict):
@@ -135,19 +135,19 @@ def _walk_container(value: object, depth: int, room: int) -> int:
     if isinstance(value, (list, tuple)):
         return _walk_list(value, depth, room)
     if isinstance(value, _Repeated):
-        raise _Problem(f"has the key {_quoted(value.key)} twice")
-    raise _Problem(f"is of type {type(value).__name__}, which JSON cannot hold: {_remedy(value)}")
+        raise _ValueProblem(f"has the key {_quoted(value.key)} twice")
+    raise _ValueProblem(f"is of type {type(value).__name__}, which JSON cannot hold: {_remedy(value)}")
 
 
 def _walk_dict(value: Mapping[object, object], depth: int, room: int) -> int:
     room -= 2
     for key, item in value.items():
         if not isinstance(key, str):
-            raise _Problem(f"has a key of type {type(key).__name__}: JSON keys are text")
+            raise _ValueProblem(f"has a key of type {type(key).__name__}: JSON keys are text")
         try:
             _check_text(key)
             room = _walk(item, depth, room - len(key) - 4)
-        except _Problem as problem:
+        except _ValueProblem as problem:
             problem.steps.append(step(key))
             raise
     return room
@@ -158,7 +158,7 @@ def _walk_list(value: Iterable[object], depth: int, room: int) -> int:
     for index, item in enumerate(value):
         try:
             room = _walk(item, depth, room - 1)
-        except _Problem as problem:
+        except _ValueProblem as problem:
             problem.steps.append(f"[{index}]")
             raise
     return room
@@ -166,9 +166,9 @@ def _walk_list(value: Iterable[object], depth: int, room: int) -> int:
 
 def _check_text(text: str) -> None:
     if "\x00" in text:
-        raise _Problem("contains a NUL character: remove it, or encode binary data as base64")
+        raise _ValueProblem("contains a NUL character: remove it, or encode binary data as base64")
     if not text.isascii() and _SURROGATE.search(text):
-        raise _Problem("contains half of a surrogate pair, which is not valid Unicode")
+        raise _ValueProblem("contains half of a surrogate pair, which is not valid Unicode")
 
 
 def _quoted(key: str) -> str:

@@ -44,11 +44,11 @@ def parameters(
     }
 
 
-Made = tuple[NewJob, int, int | None]  # a job to create, its bucket, its target
+PlacedJob = tuple[NewJob, int, int | None]  # a job to create, its bucket, its target
 _in_common = attrgetter(*(name for name in NewJob._fields if name not in ("params", "target")))
 
 
-def alike(a: Made, b: Made) -> bool:
+def alike(a: PlacedJob, b: PlacedJob) -> bool:
     """Returns True if one statement can create both jobs.
 
     The jobs then differ only in params and target, and neither has a key.
@@ -57,9 +57,9 @@ def alike(a: Made, b: Made) -> bool:
     return bucket == its_bucket and one.key is None and _in_common(one) == _in_common(other)
 
 
-def runs_of_alike(new: Sequence[Made]) -> list[list[Made]]:
+def runs_of_alike(new: Sequence[PlacedJob]) -> list[list[PlacedJob]]:
     """Splits jobs, in order, into runs that one statement can create."""
-    runs: list[list[Made]] = []
+    runs: list[list[PlacedJob]] = []
     for job in new:
         if runs and alike(runs[-1][0], job):
             runs[-1].append(job)
@@ -68,7 +68,9 @@ def runs_of_alike(new: Sequence[Made]) -> list[list[Made]]:
     return runs
 
 
-def insert(tx: Tx, tenant_id: int, actor: Actor, new: Sequence[Made], *, admitted: bool = False) -> list[int | None]:
+def insert(
+    tx: Tx, tenant_id: int, actor: Actor, new: Sequence[PlacedJob], *, admitted: bool = False
+) -> list[int | None]:
     """Creates jobs and returns their ids in order.
 
     An id is None if the key was taken, or if the tenant accepts no jobs.

@@ -45,9 +45,9 @@ class ClaimDryRun(ClaimSource):
     `fronts` the job that may be claimed. Buckets of an older policy have the lanes of the current one.
     """
 
-    def __init__(self, tx: Tx, hands: Sequence[WorkerSlots], *, targets: Collection[int] = ()) -> None:
+    def __init__(self, tx: Tx, all_slots: Sequence[WorkerSlots], *, targets: Collection[int] = ()) -> None:
         super().__init__(tx, claim_snapshot.look(tx), BucketCache(tx.database))
-        self.hands = list(hands)
+        self.all_slots = list(all_slots)
         self.hidden: set[int] = set()
         self.added: dict[int, list[QueuedJob]] = {}
         self.fronts: dict[int, int | None] = {}
@@ -89,7 +89,7 @@ class ClaimDryRun(ClaimSource):
     def _choose_heads(self, due: Sequence[QueuedJob], left: Collection[int], asked: Collection[int]) -> None:
         """Chooses the first jobs of touched, changed and requested targets."""
         wanted = {*asked, *left, *(job.target_id for job in due if job.target_id is not None)}
-        if self.view.touched and any(hand.free > 0 for hand in self.hands):
+        if self.view.touched and any(worker_slots.free > 0 for worker_slots in self.all_slots):
             wanted |= {target for (target,) in self.tx.run("touched_targets", limit=MOST_TOUCHED)}
         if not wanted:
             return
@@ -193,8 +193,10 @@ class ClaimDryRun(ClaimSource):
         return super().resumed(targets) - self.taken_targets
 
     def served(self) -> tuple[set[str], int]:
-        free = [hand for hand in self.hands if hand.left > 0]
-        return {task for hand in free for task in hand.tasks}, sum(hand.left for hand in free)
+        free = [worker_slots for worker_slots in self.all_slots if worker_slots.left > 0]
+        return {task for worker_slots in free for task in worker_slots.tasks}, sum(
+            worker_slots.left for worker_slots in free
+        )
 
     def capacity(self) -> Capacity:
         capacity = super().capacity()
@@ -225,19 +227,19 @@ class ClaimDryRun(ClaimSource):
 
         Returns the capacity before the claims, and the jobs that they take.
         """
-        free = [number for number, hand in enumerate(self.hands) if hand.free > 0]
+        free = [number for number, worker_slots in enumerate(self.all_slots) if worker_slots.free > 0]
         before: Capacity | None = None
         picks: list[Pick] = []
         done: list[frozenset[str]] = []
-        for number in sorted(free, key=lambda number: len(self.hands[number].tasks)):
-            tasks = self.hands[number].tasks
+        for number in sorted(free, key=lambda number: len(self.all_slots[number].tasks)):
+            tasks = self.all_slots[number].tasks
             if not self.reserved and not self._shares() and any(tasks <= others for others in done):
                 continue  # a worker with at least these tasks left slots free
             granted = {one.id for one in self.reserved if one.granted_at is not None}
             capacity = self._capacity_now()
             before = before or capacity.copy()
             picks += self._claim(number, capacity, granted)
-            if self.hands[number].left > 0:
+            if self.all_slots[number].left > 0:
                 done.append(tasks)
         return before or self._capacity_now(), picks
 
@@ -252,9 +254,9 @@ class ClaimDryRun(ClaimSource):
         return capacity
 
     def _claim(self, number: int, capacity: Capacity, granted: Collection[int]) -> list[Pick]:
-        hand = self.hands[number]
-        picks = select.pick_open(self, capacity, hand.tasks.__contains__, hand.left)
-        self.hands[number] = replace(hand, left=hand.left - len(picks))
+        worker_slots = self.all_slots[number]
+        picks = select.pick_open(self, capacity, worker_slots.tasks.__contains__, worker_slots.left)
+        self.all_slots[number] = replace(worker_slots, left=worker_slots.left - len(picks))
         for one in self.reserved:
             if one.granted_at is not None and one.id not in granted:
                 self._count(one)

@@ -11,9 +11,9 @@ from headway.clock import micros
 from headway.model.explain.forecast import (
     Estimate,
     ForecastInput,
-    History,
-    Kind,
     Occupant,
+    PastDurations,
+    TaskKey,
     estimates,
 )
 from headway.model.explain.snapshot import (
@@ -74,17 +74,17 @@ class ExplainInputs:
         tx: Tx,
         tenant_id: int,
         asked: Sequence[JobRecord],
-        hands: Mapping[int, WorkerSlots],
+        all_slots: Mapping[int, WorkerSlots],
         known: Collection[int],
         *,
         first: bool = False,
     ) -> None:
         self.tx, self.tenant_id, self.asked = tx, tenant_id, asked
-        self.workers, self.known = list(hands), known
+        self.workers, self.known = list(all_slots), known
         # Jobs further back cannot delay the beginning of the queue.
         self.line = [queued_job(job) for job in asked] if first else self._line(tenant_id)
         self.targets = sorted({job.target_id for job in asked if job.target_id is not None})
-        self.dry_run = ClaimDryRun(tx, list(hands.values()), targets={*self.targets, *_targets(self.line)})
+        self.dry_run = ClaimDryRun(tx, list(all_slots.values()), targets={*self.targets, *_targets(self.line)})
         self.capacity, self.picks = self.dry_run.play()
         self.now = self.dry_run.view.now
         self.running = [RunningClaim(*row) for row in tx.run("running_jobs")]
@@ -116,7 +116,7 @@ class ExplainInputs:
             self._lanes(),
             self._targets(),
             self.reservations,
-            tuple(self.dry_run.hands),
+            tuple(self.dry_run.all_slots),
             tuple(job._replace(open=self._is_open(job)) for job in self.line if queued(job, self.now)),
             self.buckets,
             tuple(self.picks),
@@ -210,7 +210,7 @@ class ExplainInputs:
             line,
             buckets,
             [self._occupant(one, bucket) for one, bucket in self._running()],
-            [(hand.tasks, hand.free) for hand in self.dry_run.hands],
+            [(worker_slots.tasks, worker_slots.free) for worker_slots in self.dry_run.all_slots],
             view.capacity,
             self.reservations,
             view.paused,
@@ -229,10 +229,12 @@ class ExplainInputs:
 
     def _occupant(self, one: RunningClaim, bucket: Bucket) -> Occupant:
         kind = (one.tenant_id, bucket.task) if one.worker_id in self.known else None
-        hand = self.workers.index(one.worker_id) if one.worker_id in self.workers else None
+        worker_slots = self.workers.index(one.worker_id) if one.worker_id in self.workers else None
         stage = stage_of(one.group_id, one.stage)
         tenant_id = one.tenant_id
-        return Occupant(bucket.lanes, kind, one.claimed_at, one.ran, one.target_id, hand, None, stage, tenant_id)
+        return Occupant(
+            bucket.lanes, kind, one.claimed_at, one.ran, one.target_id, worker_slots, None, stage, tenant_id
+        )
 
     def _shut(self, targets: Collection[int]) -> frozenset[int]:
         """Returns the targets that wait for a person."""
@@ -241,9 +243,9 @@ class ExplainInputs:
         return frozenset(target for target, paused, *_, status in found if paused is not None or status in held)
 
 
-def history(tx: Tx) -> History:
+def history(tx: Tx) -> PastDurations:
     """Returns the latest durations of each kind of work."""
-    found: dict[Kind, list[int]] = {}
+    found: dict[TaskKey, list[int]] = {}
     ((runs,),) = tx.run("past_runs", limit=REMEMBERED)
     for tenant_id, task, ran in json.loads(runs):
         found.setdefault((tenant_id, task), []).append(ran)

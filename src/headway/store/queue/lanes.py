@@ -25,7 +25,7 @@ SETTING = "concurrency"
 # The setting has no number of its own; its events belong to the installation.
 SETTING_ID = 0
 
-Kind = tuple[int, str, tuple[str, ...], bool]  # tenant, task, resources, on a target
+BucketKey = tuple[int, str, tuple[str, ...], bool]  # tenant, task, resources, on a target
 
 
 def read_concurrency(tx: Tx) -> tuple[Concurrency, int]:
@@ -125,7 +125,7 @@ class BucketCache:
         self.database = database.beyond()  # lanes are shared by all tenants
         self.defined = dict(resources or {})
         self.by_id: dict[int, Bucket] = {}
-        self.by_kind: dict[Kind, int] = {}
+        self.by_kind: dict[BucketKey, int] = {}
         self.targets: dict[tuple[int, str], int] = {}
         self.concurrency = Concurrency()
         self.version = -1
@@ -169,7 +169,7 @@ class BucketCache:
             self.by_kind.clear()
             self.current.clear()
 
-    def _intern(self, tx: Tx, kind: Kind) -> int:
+    def _intern(self, tx: Tx, kind: BucketKey) -> int:
         tenant_id, task, wanted, on_target = kind
         lanes = self._policy_lanes(tx, kind) + self._resource_lanes(tx, wanted)
         row = {"tenant_id": tenant_id, "task": task, "on_target": int(on_target), "lanes": json.dumps(sorted(lanes))}
@@ -191,7 +191,7 @@ class BucketCache:
         policy = [] if task is None else self._policy_lanes(tx, (tenant_id, task, tuple(resources), on_target))
         return sorted({*policy, *self._resource_lanes(tx, resources)})
 
-    def _policy_lanes(self, tx: Tx, kind: Kind) -> list[int]:
+    def _policy_lanes(self, tx: Tx, kind: BucketKey) -> list[int]:
         tenant_id, task, wanted, on_target = kind
         names = self.concurrency.lanes(task, wanted, on_target=on_target)
         return [self.policy_lane(tx, tenant_id, name) for name in names]

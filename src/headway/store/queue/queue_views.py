@@ -165,20 +165,20 @@ def _explain_inputs(
     tx: Tx, tenant_id: int, asked: Sequence[JobRecord], lives: Lives, *, first: bool = False
 ) -> ExplainInputs:
     living = [worker for worker in workers(tx, within=0.0) if lives(worker)]
-    hands = _hands(tx, [worker for worker in living if worker.state == "live"])
+    all_slots = _all_slots(tx, [worker for worker in living if worker.state == "live"])
     known = {one.id for one in living if one.state in ("live", "draining")}
-    return ExplainInputs(tx, tenant_id, asked, hands, known, first=first)
+    return ExplainInputs(tx, tenant_id, asked, all_slots, known, first=first)
 
 
-def _hands(tx: Tx, living: Sequence[WorkerView]) -> dict[int, WorkerSlots]:
+def _all_slots(tx: Tx, living: Sequence[WorkerView]) -> dict[int, WorkerSlots]:
     """Returns the slots of live workers.
 
     Waiting jobs are read only if a worker has no free slot.
     """
-    hands = {worker.id: worker.hand for worker in living}
-    full = [worker for worker in living if not hands[worker.id].free]
+    all_slots = {worker.id: worker.worker_slots for worker in living}
+    full = [worker for worker in living if not all_slots[worker.id].free]
     waiting = waits.jobs(tx) if full else set()
     for worker in full:
         if all(job_id in waiting for _, job_id, *_ in worker.running):
-            hands[worker.id] = replace(hands[worker.id], waits=True)
-    return hands
+            all_slots[worker.id] = replace(all_slots[worker.id], waits=True)
+    return all_slots

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from headway.model.explain.deadlock import Key, Lane, Limit, Wait
+from headway.model.explain.deadlock import LaneKey, Limit, Wait, WaitKey
 from headway.model.jobs.job import Options
 from headway.model.jobs.states import State
 from headway.model.queue.place import stage_of
@@ -38,23 +38,23 @@ class WaitRow(NamedTuple):
         return '"timeout"' in self.options and Options.parse(self.options).timeout is not None
 
     @property
-    def holds(self) -> frozenset[Lane]:
+    def holds(self) -> frozenset[LaneKey]:
         # A direct call does not count as a running job of its tenant.
         return _lanes(self.lanes, self.target_id, self.tenant_id if self.job_id else None)
 
-    def needs(self, limits: Mapping[Lane, Limit]) -> frozenset[Lane] | None:
+    def needs(self, limits: Mapping[LaneKey, Limit]) -> frozenset[LaneKey] | None:
         if self.awaited_status == State.RUNNING:
             return None
         found = _lanes(self.awaited_lanes, self.awaited_target_id, self.awaited_tenant_id)
         return frozenset(lane for lane in found if not (self.joins and lane in limits and limits[lane].staged))
 
 
-def record(tx: Tx, claim: Key, awaited_id: int) -> bool:
+def record(tx: Tx, claim: WaitKey, awaited_id: int) -> bool:
     """Records a wait. Returns False if the claim has ended."""
     return bool(tx.run("record_wait", job_id=claim[0], fence=claim[1], awaited_id=awaited_id))
 
 
-def forget(tx: Tx, claim: Key) -> None:
+def forget(tx: Tx, claim: WaitKey) -> None:
     tx.run("forget_wait", job_id=claim[0], fence=claim[1])
 
 
@@ -63,7 +63,7 @@ def jobs(tx: Tx) -> set[int]:
     return {job_id for (job_id,) in tx.run("waiting_jobs")}
 
 
-def read(tx: Tx, living: Collection[int]) -> tuple[list[Wait], dict[Lane, Limit]]:
+def read(tx: Tx, living: Collection[int]) -> tuple[list[Wait], dict[LaneKey, Limit]]:
     """Returns the waiting claims, and the limits of the lanes they wait for.
 
     Only jobs of `living` workers count. A claim with a timeout ends by itself and is left out.
@@ -74,17 +74,17 @@ def read(tx: Tx, living: Collection[int]) -> tuple[list[Wait], dict[Lane, Limit]
     return [_wait(row, limits) for row in found], limits
 
 
-def _wait(row: WaitRow, limits: Mapping[Lane, Limit]) -> Wait:
+def _wait(row: WaitRow, limits: Mapping[LaneKey, Limit]) -> Wait:
     stage = stage_of(row.group_id, row.stage)
     return Wait((row.job_id, row.fence), row.tenant_id, row.holds, row.awaited_id, row.needs(limits), stage)
 
 
-def _lanes(lanes: str, target_id: int | None, tenant_id: int | None) -> frozenset[Lane]:
+def _lanes(lanes: str, target_id: int | None, tenant_id: int | None) -> frozenset[LaneKey]:
     own = [("target", target_id), ("tenant", tenant_id)]
     return frozenset([*(("lane", n) for n in json.loads(lanes)), *((kind, n) for kind, n in own if n is not None)])
 
 
-def _limits(tx: Tx, found: Sequence[WaitRow]) -> dict[Lane, Limit]:
+def _limits(tx: Tx, found: Sequence[WaitRow]) -> dict[LaneKey, Limit]:
     """Returns the limits of the lanes and targets that the awaited jobs need.
 
     A target takes one job. A lane with capacity 0 is a person's decision and has no limit here.

@@ -14,7 +14,7 @@ from headway.verify.report import Finding, about_job
 from headway.verify.transitions import QUEUED
 
 
-class Line(NamedTuple):
+class LineRow(NamedTuple):
     """The queue of a target.
 
     Its holder runs, is held, or was resumed and waits for its next claim.
@@ -32,7 +32,7 @@ def check(history: History) -> Iterator[Finding]:
     for (job_id,) in history.tx.run("verify_shut"):
         yield about_job("I-11", job_id, "it is QUEUED without a target and its gate is closed")
     # Touched targets are left out, because the next claim chooses their first job again.
-    for line in map(Line._make, history.tx.run("verify_lines")):
+    for line in map(LineRow._make, history.tx.run("verify_lines")):
         chosen = _chosen(line)
         if line.open is not None and line.open != chosen:
             invariant = "I-05" if chosen is None or line.holder is not None else "I-11"
@@ -41,7 +41,7 @@ def check(history: History) -> Iterator[Finding]:
             yield about_job("I-11", chosen, f"it may be claimed on target {line.target_id} and its gate is closed")
 
 
-def _chosen(line: Line) -> int | None:
+def _chosen(line: LineRow) -> int | None:
     """Returns the one job of a target that may be claimed; None if there is none."""
     if line.paused_at is not None:
         return None
@@ -50,7 +50,7 @@ def _chosen(line: Line) -> int | None:
     return line.first
 
 
-def _state(line: Line) -> str:
+def _state(line: LineRow) -> str:
     if line.paused_at is not None:
         return f"target {line.target_id} is paused"
     if line.holder is not None:

@@ -52,13 +52,13 @@ def check(history: History) -> Iterator[Finding]:
     history.counted["running"] = len(running)
     observed = observed_since(history)
     for job in running:
-        text = _ghost(history, job, observed)
+        text = _orphan(history, job, observed)
         if text is not None:
             yield about_job("I-08", job.job_id, f"it is RUNNING, {text}")
     yield from _slots(running)
 
 
-def _ghost(history: History, job: Running, observed: int | None) -> str | None:
+def _orphan(history: History, job: Running, observed: int | None) -> str | None:
     if job.owner is None:
         return f"its worker {job.worker_id:x} does not exist"
     over = overdue(history, Lease(job.beat_at, job.lease_until, job.gone_at), observed)
