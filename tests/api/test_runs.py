@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headway.api.schemas.common import PageSchema
 from headway.api.schemas.jobs import JobSchema, RunSchema
+from headway.verify import check
 from tests.support.service import Site
 from tests.support.wire import all_pages, fits, neighbour, refused
 
@@ -66,3 +67,19 @@ def test_runs_of_others_are_not_there_and_other_params_of_a_command_are_an_admin
     path = f"/api/job-runs/{run_id}/retry"
     refused(mine.post(path, json={"params": {"argv": ["true"]}}), 403, "admin_only", "params")
     assert mine.post(path).json()["created_by"]["type"] == "token"
+
+
+def test_a_command_that_succeeds_has_its_exit_code_on_its_run(site: Site) -> None:
+    made = {}
+    for code in (0, 4):
+        params = {"argv": ["sh", "-c", f"exit {code}"], "ok_exit_codes": [0, 4]}
+        made[code] = site.http.post("/api/jobs", json={"task": "command", "params": params}).json()["job_id"]
+    plain = site.http.post("/api/jobs", json={"task": "research.run", "params": {"topic": "fog"}}).json()["job_id"]
+    site.drain()
+    for code, job_id in made.items():
+        run = fits(RunSchema, site.http.get(f"/api/job-runs/{job_id}"))
+        assert (run["status"], run["exit_code"], run["result"]) == ("COMPLETED", code, {"exit_code": code})
+        ended = site.http.get(f"/api/jobs/{job_id}/events").json()["items"][-1]
+        assert (ended["kind"], ended["data"]) == ("job.completed", {"exit_code": code})
+    assert site.http.get(f"/api/job-runs/{plain}").json()["exit_code"] is None
+    assert check(site.app.database).findings == []

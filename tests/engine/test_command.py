@@ -19,7 +19,7 @@ from headway.engine.execution.context import WorkItem
 from headway.model.jobs.outcome import Completed, Failed, FailureKind, Outcome, StoppedByRequest
 from tests.engine.test_child import DEADLINE, SOON, Recorder
 
-OK = Completed('{"exit_code":0}')
+OK = Completed('{"exit_code":0}', 0)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_a_shell_is_used_only_when_asked_for(child: Child, sink: Recorder):
 
 
 def test_other_exit_codes_can_be_good(child: Child, sink: Recorder):
-    assert child.run(sh("exit 3", ok_exit_codes=[0, 3]), sink) == Completed('{"exit_code":3}')
+    assert child.run(sh("exit 3", ok_exit_codes=[0, 3]), sink) == Completed('{"exit_code":3}', 3)
     assert failure(child.run(sh("exit 0", ok_exit_codes=[3]), sink)).exit_code == 0
 
 

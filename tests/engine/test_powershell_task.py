@@ -58,7 +58,7 @@ def test_a_script_runs_with_its_arguments_as_they_are(folder: Path, sink: Record
     with child_with(folder) as child:
         outcome = child.run(powershell("echo done; echo oops >&2", args=["a b", "$(id); é"]), sink)
 
-    assert outcome == Completed('{"exit_code":0}')
+    assert outcome == Completed('{"exit_code":0}', 0)
     options = ["option -NoLogo", "option -NoProfile", "option -NonInteractive"]
     assert sink.logged("INFO") == [*options, "arg a b", "arg $(id); é", "done"]
     assert sink.logged("WARNING") == ["oops"]
@@ -78,7 +78,7 @@ def test_it_gets_the_folder_and_the_variables_it_was_given_and_no_others(folder:
 def test_a_bad_exit_code_is_a_failure_unless_it_is_said_to_be_good(folder: Path, sink: Recorder):
     with child_with(folder) as child:
         failed = child.run(powershell("echo broken >&2; exit 5"), sink)
-        assert child.run(powershell("exit 5", ok_exit_codes=[5]), sink) == Completed('{"exit_code":5}')
+        assert child.run(powershell("exit 5", ok_exit_codes=[5]), sink) == Completed('{"exit_code":5}', 5)
 
     assert isinstance(failed, Failed)
     assert (failed.kind, failed.exit_code) == (FailureKind.EXIT_CODE, 5)

@@ -124,9 +124,9 @@ def test_one_is_taken_as_many_are(life: Life, name: str) -> None:
     assert bool(taken) is case.lands
 
 
-@pytest.mark.parametrize("result", [None, '{"a":"b"}'])
+@pytest.mark.parametrize(("result", "code"), [(None, None), ('{"a":"b"}', None), ('{"exit_code":4}', 4)])
 @pytest.mark.parametrize("name", ENDED)
-def test_one_ends_as_many_do(life: Life, name: str, result: str | None) -> None:
+def test_one_ends_as_many_do(life: Life, name: str, result: str | None, code: int | None) -> None:
     case = ENDED[name]
     one, many = case.make(life), case.make(life)
     life.clock.advance(3.0)
@@ -135,14 +135,14 @@ def test_one_ends_as_many_do(life: Life, name: str, result: str | None) -> None:
 
     def batch(tx: Tx) -> list[Row]:
         results = json.dumps({} if result is None else {many: [case.fence, result]})
-        return tx.run(
-            "complete", ended=json.dumps({many: case.fence}), results=results, worker_id=worker_id, actor=actor.text()
-        )
+        codes = json.dumps({} if code is None else {many: code})
+        more = {"results": results, "codes": codes}
+        return tx.run("complete", ended=json.dumps({many: case.fence}), **more, worker_id=worker_id, actor=actor.text())
 
     def single(tx: Tx) -> set[int]:
-        return claims.complete(
-            tx, worker_id, actor, {one: case.fence}, {} if result is None else {one: result}
-        ).result()
+        results = {} if result is None else {one: result}
+        codes = {} if code is None else {one: code}
+        return claims.complete(tx, worker_id, actor, {one: case.fence}, results, codes).result()
 
     landed = life.database.transact("one", single)
     theirs = life.database.transact("many", batch)

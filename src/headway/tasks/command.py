@@ -14,7 +14,7 @@ from typing import IO
 from headway.engine import tracing
 from headway.engine.execution import process_tree
 from headway.engine.execution.context import Context, Pipe
-from headway.engine.execution.outcome import CommandFailed
+from headway.engine.execution.outcome import CommandEnded, CommandFailed
 from headway.engine.execution.own_variables import WITHHELD
 from headway.errors import Stopped
 from headway.tasks.common import BuiltIn, bad
@@ -53,7 +53,7 @@ def run_command(
         raise Stopped(output.follow()) from None
     if code not in ([0] if ok_exit_codes is None else ok_exit_codes):
         raise CommandFailed(code, output.tail())
-    return {"exit_code": code}
+    return CommandEnded(code)
 
 
 command = BuiltIn("command", run_command)

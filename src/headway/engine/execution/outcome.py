@@ -51,6 +51,13 @@ class CommandFailed(Exception):
         return f"the command {ending(self.exit_code)}" + (f"\n{self.tail}" if self.tail else "")
 
 
+class CommandEnded(dict[str, int]):
+    """The result of a command that ended with one of its accepted exit codes, which its run records."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__(exit_code=exit_code)
+
+
 def ending(exit_code: int) -> str:
     """Describes how a process ended. A negative code is a signal."""
     if exit_code >= 0:
@@ -89,7 +96,7 @@ def completed(value: object) -> Outcome:
     if value is None:
         return _WITHOUT_RESULT
     try:
-        return Completed(to_json(value, field="result"))
+        return Completed(to_json(value, field="result"), value["exit_code"] if type(value) is CommandEnded else None)
     except errors.BadInput as exc:
         return Failed(FailureKind.EXCEPTION, str(exc), final=True)
 

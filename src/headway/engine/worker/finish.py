@@ -35,13 +35,13 @@ class Ended(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """True if the job becomes COMPLETED and has only a result to record.
+        """True if the job becomes COMPLETED and has only a result and an exit code to record.
 
         One statement ends many plain jobs: their decision does not depend on the row.
         """
         # A claim that carries state may resume a run that attached files under an earlier claim.
         left_files = self.attached or self.claim.carries
-        return isinstance(self.outcome, Completed) and self.outcome.exit_code is None and not left_files
+        return isinstance(self.outcome, Completed) and not left_files
 
 
 def lock_groups(tx: Tx, ended: Sequence[Ended]) -> Pending[dict[int, Group]]:
@@ -83,17 +83,20 @@ def send_ends(
 def _complete(tx: Tx, worker_id: int, actor: Actor, ended: Sequence[Ended]) -> Pending[list[Ended]]:
     fences: dict[int, int] = {}
     results: dict[int, str] = {}
+    codes: dict[int, int] = {}
     for claim, outcome, _ in ended:
         fences[claim.job_id] = claim.fence
         if isinstance(outcome, Completed) and outcome.result != "null":
             results[claim.job_id] = outcome.result
+        if isinstance(outcome, Completed) and outcome.exit_code is not None:
+            codes[claim.job_id] = outcome.exit_code
         if claim.target_id is not None:
             tx.touch(claim.target_id)
 
     def stale(landed: set[int]) -> list[Ended]:
         return [] if len(landed) == len(fences) else [e for e in ended if e.claim.job_id not in landed]
 
-    return claims.complete(tx, worker_id, actor, fences, results).map(stale)
+    return claims.complete(tx, worker_id, actor, fences, results, codes).map(stale)
 
 
 def _settle_claim(tx: Tx, worker_id: int, actor: Actor, ended: Ended, locked: Mapping[int, Group]) -> bool:

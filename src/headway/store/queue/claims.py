@@ -200,9 +200,14 @@ def tenants_of(tx: Tx, ids: Sequence[int]) -> dict[int, str]:
 
 
 def complete(
-    tx: Tx, worker_id: int, actor: Actor, ended: Mapping[int, int], results: Mapping[int, str]
+    tx: Tx,
+    worker_id: int,
+    actor: Actor,
+    ended: Mapping[int, int],
+    results: Mapping[int, str],
+    codes: Mapping[int, int] | None = None,
 ) -> Pending[set[int]]:
-    """Ends jobs as COMPLETED, given as {id: fence}, with their results.
+    """Ends jobs as COMPLETED, given as {id: fence}, with their results, and with the exit codes of commands.
 
     The result is the ids that landed; the commit refuses a transaction that has not read it.
     """
@@ -210,10 +215,12 @@ def complete(
         ((job_id, fence),) = ended.items()
         if results:
             tx.run("result_of_one", id=job_id, fence=fence, result=results[job_id], worker_id=worker_id)
-        rows = tx.send("complete_one", id=job_id, fence=fence, worker_id=worker_id, actor=actor.text())
+        code = codes.get(job_id) if codes else None
+        rows = tx.send("complete_one", id=job_id, fence=fence, exit_code=code, worker_id=worker_id, actor=actor.text())
     else:
         bodies = json.dumps({job_id: (ended[job_id], body) for job_id, body in results.items()}) if results else "{}"
-        rows = tx.send("complete", ended=json.dumps(ended), results=bodies, worker_id=worker_id, actor=actor.text())
+        more = {"results": bodies, "codes": json.dumps(codes) if codes else "{}"}
+        rows = tx.send("complete", ended=json.dumps(ended), **more, worker_id=worker_id, actor=actor.text())
     return rows.map(lambda found: {job_id for (job_id,) in found})
 
 

@@ -106,19 +106,20 @@ select id, fence, slot, task, params, options, attempt, ran, carries, target_id,
 
 -- name: complete
 with d as materialized (
-  select key::bigint as id, value::integer as fence, :results::jsonb -> key ->> 1 as result from jsonb_each_text(:ended::jsonb)),
+  select key::bigint as id, value::integer as fence, :results::jsonb -> key ->> 1 as result, (:codes::jsonb ->> key)::integer as exit_code
+  from jsonb_each_text(:ended::jsonb)),
 u as (
   update hw_job j set status = {COMPLETED}, finished_at = (select {now}), version = j.version + 1, ran = j.ran + (select {now}) - j.claimed_at,
     worker_id = null, slot = null, stop = null, stop_by = null, reason = null
   from d where j.id = d.id and j.fence = d.fence and j.status + 0 = {RUNNING} and j.worker_id = :worker_id
-  returning j.id, j.tenant_id, j.version, j.fence, d.result
+  returning j.id, j.tenant_id, j.version, j.fence, d.result, d.exit_code
 ), s as (
   insert into hw_result (job_id, body) select id, result from u where result is not null
 ), r as (
-  update hw_run set status = {COMPLETED}, finished_at = (select {now}) from u where hw_run.job_id = u.id
+  update hw_run set status = {COMPLETED}, finished_at = (select {now}), exit_code = u.exit_code from u where hw_run.job_id = u.id
 ), e as (
-  insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, fence)
-  select tenant_id, 'job', id, version, 'job.completed', {COMPLETED}, (select {now}), :actor, fence from u
+  insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, fence, data)
+  select tenant_id, 'job', id, version, 'job.completed', {COMPLETED}, (select {now}), :actor, fence, '{"exit_code": ' || exit_code || '}' from u
 )
 select id from u;
 

@@ -106,16 +106,17 @@ where id = :id + 0 and gate + 0 = 1 and (expires_at is null or fence > 0 or expi
 returning id, fence, slot, task, params, options, attempt, ran, carries, target_id, group_id, stage;
 
 -- name: complete
--- Completes many jobs at once. `:ended` is {job id: fence}, `:results` {job id: [fence, result]}. Returns the ids that
--- landed.
+-- Completes many jobs at once. `:ended` is {job id: fence}, `:results` {job id: [fence, result]}, `:codes` {job id: exit
+-- code}. Returns the ids that landed.
 insert into hw_result (job_id, body)
 select j.id, r.value ->> 1 from json_each(:results) r join hw_job j on j.id = cast(r.key as integer)
 where j.fence = r.value ->> 0 and j.status + 0 = {RUNNING} and j.worker_id + 0 = :worker_id;
-insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, fence)
-select j.tenant_id, 'job', j.id, j.version + 1, 'job.completed', {COMPLETED}, :now, :actor, j.fence
+insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, fence, data)
+select j.tenant_id, 'job', j.id, j.version + 1, 'job.completed', {COMPLETED}, :now, :actor, j.fence,
+  '{"exit_code": ' || (:codes ->> ('$.' || json_quote(r.key))) || '}'
 from json_each(:ended) r join hw_job j on j.id = cast(r.key as integer)
 where j.fence = r.value and j.status + 0 = {RUNNING} and j.worker_id + 0 = :worker_id;
-update hw_run set status = {COMPLETED}, finished_at = :now
+update hw_run set status = {COMPLETED}, finished_at = :now, exit_code = :codes ->> ('$.' || json_quote(r.key))
 from json_each(:ended) r join hw_job j on j.id = cast(r.key as integer)
 where hw_run.job_id = j.id and j.fence = r.value and j.status + 0 = {RUNNING} and j.worker_id + 0 = :worker_id;
 update hw_job set status = {COMPLETED}, finished_at = :now, version = version + 1, ran = ran + :now - claimed_at, worker_id = null, slot = null,
@@ -131,10 +132,10 @@ where j.id = :id + 0 and j.fence = :fence + 0 and j.status + 0 = {RUNNING} and j
 
 -- name: complete_one
 -- `complete` for the single job `:id`, held under `:fence`.
-insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, fence)
-select j.tenant_id, 'job', j.id, j.version + 1, 'job.completed', {COMPLETED}, :now, :actor, j.fence from hw_job j
+insert into hw_event (tenant_id, thing, thing_id, version, kind, status, at, actor, fence, data)
+select j.tenant_id, 'job', j.id, j.version + 1, 'job.completed', {COMPLETED}, :now, :actor, j.fence, '{"exit_code": ' || :exit_code || '}' from hw_job j
 where j.id = :id + 0 and j.fence = :fence + 0 and j.status + 0 = {RUNNING} and j.worker_id + 0 = :worker_id;
-update hw_run set status = {COMPLETED}, finished_at = :now where job_id = :id + 0 and exists (
+update hw_run set status = {COMPLETED}, finished_at = :now, exit_code = :exit_code where job_id = :id + 0 and exists (
   select 1 from hw_job j where j.id = :id + 0 and j.fence = :fence + 0 and j.status + 0 = {RUNNING} and j.worker_id + 0 = :worker_id);
 update hw_job set status = {COMPLETED}, finished_at = :now, version = version + 1, ran = ran + :now - claimed_at, worker_id = null, slot = null,
   stop = null, stop_by = null, reason = null
