@@ -431,17 +431,25 @@ class TestShowing:
             ("shop.sqlite3", True),
             ("/srv/shop", True),
             ("mysql://db/x", False),
-            ("sqlite:///shop.db", False),
+            ("sqlite:///shop.db", "./shop.db"),
+            ("sqlite:///./shop", "./shop"),
+            ("sqlite:////srv/shop.db", "/srv/shop.db"),
+            ("sqlite:///:memory:", False),
+            ("sqlite:///", False),
+            ("sqlite:///shop.db?mode=ro", False),
+            ("sqlite://shop.db", False),
             ("shop", False),
             ("", False),
         ],
     )
-    def test_a_connection_is_a_postgres_address_or_a_file(self, address: str, good: bool) -> None:
+    def test_a_connection_is_a_postgres_address_or_a_file(self, address: str, good: bool | str) -> None:
         given = {"connections": {"shop": address}}
         if good:
-            assert config.load(None, {}, given).connections == {"shop": address}
+            means = address if good is True else good
+            assert config.load(None, {}, given).connections == {"shop": means}
+            assert config.load(None, {}, {"database": means}) == config.load(None, {}, {"database": address})
         else:
-            with pytest.raises(BadInput, match=r"such as postgresql://user@host/name, or a file such as \./shop\.db"):
+            with pytest.raises(BadInput, match=r"such as .*\./shop\.db"):
                 config.load(None, {}, given)
 
     @pytest.mark.parametrize("setting", ["database", "listen"])

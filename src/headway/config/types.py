@@ -91,7 +91,24 @@ def is_postgres(value: str) -> bool:
     return value.startswith(("postgresql://", "postgres://"))
 
 
+_SQLITE = "sqlite:///"
+
+
+def _path_of(value: str) -> str:
+    """Returns the path of an sqlite:/// address, and other addresses unchanged.
+
+    As in SQLAlchemy, the path of sqlite:///shop.db is relative and that of sqlite:////srv/shop.db absolute.
+    """
+    if not value.startswith(_SQLITE):
+        return value
+    path = value.removeprefix(_SQLITE)
+    if not path or "?" in path or path == ":memory:":
+        raise ValueError("must name a file and nothing else after sqlite:///, such as sqlite:///./shop.db")
+    return path if "/" in path else f"./{path}"
+
+
 def _database(value: str) -> str:
+    value = _path_of(value)
     if not value.strip() or "\x00" in value:
         raise ValueError("must be a file, or postgresql://user@host/name")
     if _KEYWORDS.search(value) or ("://" in value and not is_postgres(value)):
@@ -119,9 +136,12 @@ def understood(value: str) -> str:
 
 
 def _connection(value: str) -> str:
+    value = _path_of(value)
     file = "://" not in value and ("/" in value or value.endswith((".db", ".sqlite", ".sqlite3")))
     if not (is_postgres(value) or file) or "\x00" in value:
-        raise ValueError("must be an address such as postgresql://user@host/name, or a file such as ./shop.db")
+        raise ValueError(
+            "must be an address such as postgresql://user@host/name or sqlite:///./shop.db, or a file such as ./shop.db"
+        )
     return value
 
 
