@@ -146,6 +146,7 @@ def service(app: App, *, open_on_loopback: bool = True) -> Service:
         grace=settings.shutdown_grace,
         legacy_story=settings.legacy.story,
         legacy_research=settings.legacy.research,
+        legacy_enabled=settings.legacy.enabled,
     )
     return Service(
         app.client,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from headway.clock import Clock, SystemClock
 from headway.engine.client.client import Client
 from headway.engine.events.tail import Tail
 from headway.engine.monitoring.metrics import Metrics
@@ -45,6 +46,8 @@ class ServiceConfig:
     grace: float = 30.0
     legacy_story: str = "story.generate"
     legacy_research: str = "research.run"
+    # None: until the announced end of the old addresses.
+    legacy_enabled: bool | None = None
 
 
 class SettingInForce(NamedTuple):
@@ -80,6 +83,7 @@ class Service:
         self.terms = terms
         self.caller = caller
         self.settings = settings
+        self.clock: Clock = SystemClock()
         self.draining = threading.Event()
         self.closing = threading.Event()
         self.direct_calls = threading.Semaphore(DIRECT_CALLS)

@@ -82,6 +82,9 @@ class WebhookSettings(_Frozen):
 class Legacy(_Frozen):
     story: TaskName = Field(default="story.generate", description="The task behind POST /jobs/story/trigger")
     research: TaskName = Field(default="research.run", description="The task behind POST /jobs/research/trigger")
+    enabled: Annotated[bool | None, OrNone] = Field(
+        default=None, description='Answer at the old addresses; "none" means until 31 December 2027'
+    )
 
 
 class Settings(_Frozen):
@@ -138,7 +141,7 @@ class Settings(_Frozen):
         description="The source of each secret (env:VARIABLE or file:/path), and the tenants and tasks that may use it",
     )
     artifacts: Folder = Field(default=Path("headway-artifacts"), description="The folder for files that jobs attach")
-    legacy: Legacy = Field(default_factory=Legacy, description="The tasks behind the legacy trigger paths")
+    legacy: Legacy = Field(default_factory=Legacy, description="The addresses of the older systems")
 
     _sources: dict[SettingPath, str] = PrivateAttr(default_factory=dict)
 

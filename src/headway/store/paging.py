@@ -175,6 +175,11 @@ def led(tx: Tx, tenant_id: int, filters: JobFilter) -> Walk | None:
     return _merged(tx, walks, tenant_id, _FIRST) if walks else None
 
 
+def walk_all(tx: Tx, tenant_id: int) -> Walk:
+    """Returns the walk over all jobs."""
+    return _merged(tx, [("walk_jobs", {})], tenant_id, _FIRST)
+
+
 def filter_params(tx: Tx, tenant_id: int, filters: JobFilter) -> dict[str, object]:
     """Returns the filter as statement parameters, with the target's number.
 

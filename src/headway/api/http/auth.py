@@ -21,6 +21,7 @@ from starlette.responses import Response
 from headway import errors
 from headway.api.http import denied_page, problems
 from headway.api.http.cookies import ROOT, SESSION_COOKIE, TENANT_COOKIE, Scope, cookie_values
+from headway.api.legacy import announcement
 from headway.api.service import Service, ServiceConfig
 from headway.engine.client.tokens import any_token
 from headway.model.access.permissions import SESSION_PREFIX, Visitor
@@ -81,7 +82,7 @@ class AccessMiddleware:
             await self.app(scope, receive, send)
             return
         scope[ROOT] = scope.get("root_path", "")
-        answer = _SentResponse(send)
+        answer = _SentResponse(send, [*_GUARDS, *announcement.headers_for(_path(scope), scope[ROOT])])
         try:
             await self._receive(scope, receive, answer.send)
         except Exception:
@@ -356,15 +357,16 @@ def _limited(headers: Headers, receive: Receive) -> Receive:
 
 
 class _SentResponse:
-    """Adds the guarding headers to an answer, and notes whether all of it was sent."""
+    """Adds headers that an answer lacks, and notes whether all of it was sent."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, usual: Sequence[tuple[bytes, bytes]]) -> None:
         self._send = send
+        self._usual = usual
         self.complete = False
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             present = {name for name, _ in message.get("headers", ())}
-            message["headers"] = [*message.get("headers", ()), *(one for one in _GUARDS if one[0] not in present)]
+            message["headers"] = [*message.get("headers", ()), *(one for one in self._usual if one[0] not in present)]
         await self._send(message)
         self.complete = message["type"] == "http.response.body" and not message.get("more_body", False)

@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute
 
 from headway import errors
 from headway.api.http.problems import MEDIA_TYPE, BadBody
+from headway.api.legacy import announcement
 from headway.api.schemas.common import ProblemSchema
 from headway.api.service import Service
 from headway.engine import tracing
@@ -117,18 +118,34 @@ class RequestContext:
         if self.declared.system and not self.visitor.system:
             raise errors.Refused("this is for tokens of the system, not of a tenant", code="not_allowed")
 
+    def note_old_call(self) -> None:
+        """Counts a call of an old address; refuses it if these addresses have ended."""
+        now = self.service.clock.now()
+        visitor: Visitor | None = self.request.scope.get("headway.visitor")
+        named = visitor is not None and visitor.actor.type == "token"
+        client = visitor.actor.name if visitor is not None and named else self.request.headers.get("user-agent")
+        path = self.declared.path.replace(":path", "").rstrip("/")
+        self.service.metrics.legacy_calls.count(path, client or "", now)
+        if not announcement.in_force(self.service.terms.legacy_enabled, now):
+            new = self.address(announcement.successor_of(path) or "/api")
+            text = f"the addresses of the older systems have ended here: use {new}, or set legacy.enabled to true"
+            raise errors.Refused(text, code="gone")
+
     def check_asked(self, known: Collection[str]) -> None:
         """Refuses unknown query parameters and a useless If-Match.
 
-        Public and deprecated endpoints ignore both, because probes and old clients may send more.
+        Public and deprecated endpoints ignore both, because probes and old clients may send more. A deprecated list
+        refuses an unknown parameter: the client would take all jobs for those that it asked for.
         """
-        if self.declared.role is None or self.declared.deprecated:
+        if self.declared.role is None or (self.declared.deprecated and not known):
             return
         for name in self.request.query_params:
             if name not in known:
                 near = closest(name, known)
                 hint = f": did you mean {near}?" if near else f": there are {', '.join(sorted(known)) or 'none'}"
                 raise errors.BadInput(f"{name}: there is no such query parameter{hint}", field=name)
+        if self.declared.deprecated:
+            return
         if "if-match" in self.request.headers and not heeds_match(self.declared):
             text = "If-Match is not accepted here: it is for PATCH, PUT, DELETE, move, run and rotate: leave it out"
             raise errors.BadInput(text, field="If-Match")
@@ -269,6 +286,8 @@ async def enter(request: Request) -> RequestContext:
     which = request.scope["endpoint"], request.method
     declared: RouteSpec = request.app.state.declared[which]
     visit = RequestContext(request, request.app.state.service, declared)
+    if declared.deprecated:
+        visit.note_old_call()
     visit.admit()
     asked: dict[Any, set[str]] = request.app.state.asked
     if which not in asked:

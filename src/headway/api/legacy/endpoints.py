@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from email.utils import format_datetime
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
-from fastapi import Body, Path, Response
+from fastapi import Body, Path, Query, Response
 
 from headway.api.endpoints import jobs
 from headway.api.http.path_names import Name
 from headway.api.http.problems import problem
 from headway.api.http.routing import Here, RequestContext, Routes, answer
 from headway.api.legacy import schemas as wire
+from headway.api.legacy.announcement import link
 from headway.api.schemas.jobs import NewJobBody
 from headway.engine.client.authority import check_task
 from headway.engine.client.client import Client
@@ -26,27 +26,21 @@ from headway.model.jobs.filter import JobFilter
 from headway.model.jobs.job import NewJob
 from headway.store import worker_views
 from headway.store.db import Tx
-from headway.store.groups.views import group_view
+from headway.store.jobs import chain_views
 from headway.store.jobs import views as job_views
+from headway.store.jobs.views import JobView
 
 routes = Routes("legacy")
-SINCE, UNTIL = datetime(2026, 11, 1, tzinfo=UTC), datetime(2027, 12, 31, tzinfo=UTC)
 # Ids of the old systems were texts, never integers; any other text is the id of an old job, which is not found.
 OldId = Annotated[str, Path(max_length=100)]
 Params = Annotated[dict[str, Any] | None, Body()]
 MOST = 200
+Limit = Annotated[int, Query(ge=1, le=1_000, description="How many at most")]
+Offset = Annotated[int, Query(ge=0, le=100_000, description="How many of the newest are left out")]
 
 
 def _deprecated(value: object, successor: str, status: int = 200) -> Response:
-    return answer(value, status, **_headers(successor))
-
-
-def _headers(successor: str) -> dict[str, str]:
-    return {
-        "Deprecation": f"@{int(SINCE.timestamp())}",
-        "Sunset": format_datetime(UNTIL, usegmt=True),
-        "Link": f'<{successor}>; rel="successor-version"',
-    }
+    return answer(value, status, **link(successor))
 
 
 def _number(text: str) -> int:
@@ -121,10 +115,12 @@ def _known(here: RequestContext, kind: str, n: int) -> str:
 
 def _batch(here: RequestContext, number: int, status: int = 200) -> Response:
     with here.read() as tx:
-        steps = group_view(tx, here.tenant_id, number, "group").steps
-        views = job_views.views_of(tx, here.tenant_id, [step.job_id for step in steps])
-    statuses = [wire.status_of(view) for view in views]
-    batch = wire.batch_json(number, [step.job_id for step in steps], statuses)
+        members = chain_views.first_members(tx, here.tenant_id, number)
+        first = job_views.views_of(tx, here.tenant_id, members)
+        last = chain_views.last_views(tx, here.tenant_id, members)
+    if any(_type_of(here, view.job.task) is None for view in first):
+        raise NotFound(f"there is no batch {str(number)!r}")
+    batch = wire.batch_json(number, members, [wire.status_of(view) for view in last])
     return _deprecated(batch, here.address(f"/api/job-groups/{number}"), status)
 
 
@@ -140,26 +136,41 @@ _declare("GET", "/jobs/batch/{batch_id}", show_batch, answer=wire.OldBatch)
 
 
 def _shown(here: RequestContext, tx: Tx, job_id: int) -> dict[str, Any]:
-    asked = job_views.view(tx, here.tenant_id, job_id)
-    kind = _type_of(here, asked.job.task)
+    kind = _type_of(here, job_views.view(tx, here.tenant_id, job_id).job.task)
     if kind is None:
         raise NotFound(f"there is no job {str(job_id)!r}")
-    last = job_views.last_of_chain(tx, here.tenant_id, job_id)
-    view = job_views.views(tx, here.tenant_id, [last])[0]
-    owner = worker_views.owner(tx, last.id) if last.worker_id is not None else None
-    log = here.address(f"/api/jobs/{last.id}/logs")
-    return wire.old_job_json(job_id, kind, view, pid=owner.pid if owner else None, log_path=log)
+    (last,) = chain_views.last_views(tx, here.tenant_id, [job_id])
+    return _json(here, tx, job_id, kind, last)
 
 
-def list_jobs(here: Here) -> Response:
+def _json(here: RequestContext, tx: Tx, job_id: int, kind: str, last: JobView) -> dict[str, Any]:
+    owner = worker_views.owner(tx, last.job.id) if last.job.worker_id is not None else None
+    log = here.address(f"/api/jobs/{last.job.id}/logs")
+    return wire.old_job_json(job_id, kind, last, pid=owner.pid if owner else None, log_path=log)
+
+
+def list_jobs(
+    here: Here,
+    status: wire.OldStatus | None = None,
+    type: Literal["story", "research"] | None = None,
+    limit: Limit = MOST,
+    offset: Offset = 0,
+) -> Response:
     """List the newest story and research jobs; a job includes its retries."""
-    found: list[int] = []
     with here.read() as tx:
-        for task in sorted(set(_types(here).values())):
-            page = job_views.list_jobs(tx, here.tenant_id, JobFilter(task=task), MOST)
-            found += [view.job.id for view in page.items if view.job.retry_of is None]
-        shown = [_shown(here, tx, job_id) for job_id in sorted(found, reverse=True)[:MOST]]
+        found = islice(_listed(here, tx, status, type), offset, offset + limit)
+        shown = [_json(here, tx, *item) for item in found]
     return _deprecated({"jobs": shown, "total": len(shown)}, here.address("/api/jobs"))
+
+
+def _listed(here: RequestContext, tx: Tx, status: str | None, wanted: str | None) -> Iterator[tuple[int, str, JobView]]:
+    """Yields first jobs with their types and the last jobs of their chains, newest first."""
+    types = _types(here)
+    tasks = (types[wanted], types[wanted]) if wanted else (types["story"], types["research"])
+    for page in chain_views.first_jobs(tx, here.tenant_id, *tasks):
+        for job_id, last in zip(page, chain_views.last_views(tx, here.tenant_id, page), strict=True):
+            if status in (None, wire.status_of(last)):
+                yield job_id, wanted or _type_of(here, last.job.task) or "", last
 
 
 _declare("GET", "/jobs", list_jobs, answer=wire.OldJobs)
@@ -180,8 +191,8 @@ def cancel_job(here: Here, job_id: OldId) -> Response:
     number = _number(job_id)
     with here.read() as tx:
         _shown(here, tx, number)
-        last = job_views.last_of_chain(tx, here.tenant_id, number).id
-    here.client.cancel(last)
+        (last,) = chain_views.last_views(tx, here.tenant_id, [number])
+    here.client.cancel(last.job.id)
     with here.read() as tx:
         return _deprecated(_shown(here, tx, number), here.address(f"/api/jobs/{number}"))
 
@@ -211,11 +222,19 @@ def create_on_target(here: Here, name: Name, body: NewJobBody) -> Response:
     return here.make_once(work, lambda made: _target_job(here, name, int(made[0]), 201), body.model_dump())
 
 
-def list_on_target(here: Here, name: Name) -> Response:
+def list_on_target(
+    here: Here,
+    name: Name,
+    status: wire.OldTargetStatus | None = None,
+    limit: Limit = MOST,
+    offset: Offset = 0,
+) -> Response:
     """List the newest jobs on a target."""
+    wanted = JobFilter(wire.states_of(status), target=name)
     with here.read() as tx:
-        page = job_views.list_jobs(tx, here.tenant_id, JobFilter(target=name), MOST)
-    listed = {"jobs": [wire.target_job_json(view) for view in page.items]}
+        found = list(islice(chain_views.every_job(tx, here.tenant_id, wanted), offset, offset + limit))
+        views = job_views.views(tx, here.tenant_id, found)
+    listed = {"jobs": [wire.target_job_json(view) for view in views]}
     return _deprecated(listed, here.address(f"/api/targets/{quote(name, safe='')}/jobs"))
 
 
@@ -254,7 +273,7 @@ def _gone(noun: str, method: str) -> None:
             410,
             "gone",
             f"this path of the old system was removed: see {here.address(f'/api/{noun}')}",
-            headers=_headers(here.address(f"/api/{noun}")),
+            headers=link(here.address(f"/api/{noun}")),
         )
 
     gone.__name__, gone.__doc__ = f"gone_{noun}_{method.lower()}", "This path was removed."

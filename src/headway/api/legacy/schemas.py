@@ -10,6 +10,8 @@ from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
 from headway.api.schemas.common import Body, Json, time_or_none
+from headway.model.jobs.finish import INTERRUPTED_BY
+from headway.model.jobs.job import JobRecord, Run
 from headway.model.jobs.states import State
 from headway.store.jobs.views import JobView
 from headway.store.workers import worker_name
@@ -28,6 +30,7 @@ _STATUS = {
     State.SKIPPED: "skipped",
     State.CANCELLED: "cancelled",
 }
+# On a target, ERROR means that the job holds it and can be resumed; a FAILED job has ended and holds nothing.
 _TARGET_STATUS = {
     State.WAITING: "PENDING",
     State.SCHEDULED: "PENDING",
@@ -36,7 +39,7 @@ _TARGET_STATUS = {
     State.PAUSED: "PAUSED",
     State.ERROR: "ERROR",
     State.COMPLETED: "SUCCESS",
-    State.FAILED: "ERROR",
+    State.FAILED: "CANCELED",
     State.SKIPPED: "CANCELED",
     State.CANCELLED: "CANCELED",
 }
@@ -160,6 +163,17 @@ def batch_json(batch_id: int, job_ids: Sequence[int], statuses: Sequence[str]) -
     }
 
 
+def states_of(status: str | None) -> frozenset[State]:
+    """Returns the states that old clients of a target know by this status; none for None."""
+    return frozenset(state for state, old in _TARGET_STATUS.items() if old == status)
+
+
+def _message(job: JobRecord, run: Run | None) -> str | None:
+    if job.status is State.PAUSED and job.reason is not None and job.reason.startswith(INTERRUPTED_BY):
+        return "Job was interrupted by user"
+    return job.reason or (run.error if run is not None else None)
+
+
 def target_job_json(view: JobView) -> Json:
     job, run = view.job, view.run
     return {
@@ -171,7 +185,7 @@ def target_job_json(view: JobView) -> Json:
         "lease_owner": worker_name(job.worker_id) if job.worker_id is not None else None,
         "lease_expires_at": time_or_none(view.lease_until),
         "cancel_requested": job.stop is not None,
-        "message": job.reason or (run.error if run is not None else None),
+        "message": _message(job, run),
         "result": json.loads(run.result) if run is not None and run.result else None,
         "created_at": time_or_none(job.created_at),
         "started_at": time_or_none(job.started_at),

@@ -1,7 +1,8 @@
 """Metrics for Prometheus, collected at each scrape.
 
 Gauges describe the whole installation, whichever process is scraped. Counters are counted from events, which all
-processes see alike, so one process is enough. They begin at 0 with its first scrape.
+processes see alike, so one process is enough. They begin at 0 with its first scrape. Calls of deprecated addresses have
+no event, so each process counts its own.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from headway.engine.monitoring.legacy_calls import LegacyCalls
 from headway.model.schedules.ticks import MISSED
 from headway.store import events, stats
 from headway.store.db import Database
@@ -51,6 +53,7 @@ class Metrics(Collector):
         self.newest = 0
         self.counted: Counter[tuple[str, str | None]] = Counter()
         self.ticks: Counter[str] = Counter()
+        self.legacy_calls = LegacyCalls()
 
     def text(self) -> bytes:
         with self.lock:
@@ -126,6 +129,7 @@ class Metrics(Collector):
         yield _counted("ticks", "Ticks of schedules that were decided, by outcome", "outcome", ticks)
         deliveries = {outcome: self._sum(kind) for kind, outcome in DELIVERED.items()}
         yield _counted("deliveries", "Webhook deliveries that ended, by outcome", "outcome", deliveries)
+        yield _legacy(self.legacy_calls.counts())
 
 
 def _lanes(lanes: list[stats.LaneFigures]) -> Iterator[Metric]:
@@ -146,6 +150,14 @@ def _lanes(lanes: list[stats.LaneFigures]) -> Iterator[Metric]:
         if lane.limit is not None:
             limits.add_metric(labels, lane.limit)
     yield from (ready, waits, running, limits)
+
+
+def _legacy(calls: dict[tuple[str, str], int]) -> Metric:
+    text = "Calls of deprecated addresses in this process, by path and client"
+    family = CounterMetricFamily("headway_legacy_calls", text, labels=["path", "client"])
+    for call, count in sorted(calls.items()):
+        family.add_metric(call, count)
+    return family
 
 
 def _states(found: dict[str, int]) -> dict[str, int]:

@@ -34,6 +34,10 @@ _KINDS = {
 }
 
 
+# The reason of a job that a person interrupted begins with this; the person's name follows.
+INTERRUPTED_BY = "interrupted by"
+
+
 @dataclass(frozen=True, slots=True)
 class FinishInputs:
     """The facts that the finishing transaction reads and `decide()` needs.
@@ -145,7 +149,7 @@ def _stopped(standing: FinishInputs, failure: Failed) -> Change | None:
         failure = Failed(FailureKind.BUDGET, standing.over_budget)
     if failure.kind is FailureKind.BUDGET:
         return _last(standing, failure)
-    return _pause(standing, failure.kind, f"interrupted by {standing.stop_by}{detail}")
+    return _pause(standing, failure.kind, f"{INTERRUPTED_BY} {standing.stop_by}{detail}")
 
 
 def _failed(standing: FinishInputs, failure: Failed, rng: Callable[[], float]) -> Change:

@@ -64,6 +64,30 @@ select id from hw_job order by id desc limit 1;
 select {json_ids} from (select j.id from hw_job j where j.id in {ids} and j.tenant_id = :tenant_id and {filter_of_both} and {filter_of_jobs}
 order by j.id desc limit :limit) w;
 
+-- name: pick_first_jobs
+-- Those of these jobs with one of two tasks that begin a chain: they retry no job, and no step of another group.
+select {json_ids} from (select j.id from hw_job j left join hw_group g on g.id = j.group_id where j.id in {ids} and j.tenant_id = :tenant_id
+  and j.task in (:story, :research) and j.retry_of is null and g.retry_of is null order by j.id desc limit :limit) w;
+
+-- name: chain_ends
+-- The newest retry, automatic or manual, of each of these jobs; the job itself if there is none.
+with recursive down(origin, id) as (
+  select j.id, j.id from hw_job j where j.id in {ids}
+  union all
+  select down.origin, c.id from down join hw_job c on c.retry_of = down.id and c.retry_of is not null
+)
+select origin, max(id) from down group by origin;
+
+-- name: steps_again
+-- The first job of the same step in the newest group that retries the group of each of these jobs.
+select j.id, max(c.id) from hw_job j join hw_group g on g.retry_of = j.group_id and g.retry_of is not null
+join hw_job c on c.group_id = g.id and c.group_id is not null and c.step = j.step and c.retry_of is null
+where j.id in {ids} and j.group_id is not null group by j.id;
+
+-- name: first_members
+-- The first job of each member of a group, by stage.
+select id from hw_job where group_id = :group_id and group_id is not null and retry_of is null order by stage, id;
+
 -- name: count_picked
 -- The matching jobs, counted by state.
 select j.status, count(*) from hw_job j where j.id in {ids} and j.tenant_id = :tenant_id and {filter_of_both} and {filter_of_jobs}
