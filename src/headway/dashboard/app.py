@@ -29,6 +29,7 @@ from headway.dashboard.pages import (
     job_actions,
     login,
     queue,
+    reference,
     resources,
     schedule_editor,
     schedules,
@@ -69,14 +70,16 @@ def make(service: Service) -> AccessMiddleware:
 
 
 def mount(app: FastAPI) -> None:
-    """Mounts the pages beside the API; `/` redirects to the first page."""
+    """Mounts the pages and the API reference beside the API; `/` redirects to the first page."""
     app.router.routes.append(Route("/", _first, methods=["GET"], include_in_schema=False))
     app.router.routes.append(Route(UI, _first, methods=["GET"], include_in_schema=False))
+    app.router.routes += reference.pages.routes()
     app.router.routes.append(Mount(UI, app=_site(app)))
 
 
 def _site(api: FastAPI) -> Starlette:
     routes: list[Route | Mount] = [route for pages in PAGES for route in pages.routes()]
+    routes.append(Mount("/static/swagger", app=_Static(packages=[reference.FILES])))
     routes.append(Mount("/static", app=_Static(directory=_STATIC)))
     site = Starlette(
         routes=routes, exception_handlers={HTTPException: error_pages.on_http, Exception: error_pages.on_mistake}

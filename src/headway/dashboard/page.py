@@ -30,6 +30,7 @@ from headway.model.access.permissions import Role, Visitor
 from headway.store.queue import lanes
 
 UI = "/ui"
+REFERENCE = "/docs"
 FLASH_COOKIE = "headway_said"
 CSRF = "csrf"
 SCRIPT, LEADS = "x-headway-script", "X-Headway-To"
@@ -243,6 +244,8 @@ class PageRequest(RequestContext):
 
         A forged form may name any address.
         """
+        if wanted == f"{self.root}{REFERENCE}":
+            return True
         if not wanted.startswith(f"{self.root}{UI}/") or "\\" in wanted or any(ord(char) <= 31 for char in wanted):
             return False
         path = wanted.partition("?")[0].partition("#")[0]
