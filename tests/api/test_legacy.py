@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from threading import Event
+from typing import get_args
 
 import pytest
 
 from headway import Context
-from headway.api.legacy import announcement
+from headway.api.legacy import announcement, schemas
 from headway.clock import micros
 from headway.engine.monitoring.legacy_calls import CLIENTS, OTHER, LegacyCalls
 from headway.errors import Stopped
+from headway.model.jobs.states import State
 from headway.testing import FrozenClock
 from tests.support.service import Site, running, serving, shop
 
@@ -22,6 +24,15 @@ OLD_JOB = {
     "job_id", "type", "status", "params", "pid", "log_path", "artifacts", "created_at", "started_at", "finished_at",
     "exit_code", "error",
 }  # fmt: skip
+
+
+def test_every_state_has_its_word_in_both_old_vocabularies() -> None:
+    assert set(schemas._STATUS) == set(schemas._TARGET_STATUS) == set(State)
+    assert set(schemas._STATUS.values()) == set(get_args(schemas.OldStatus))
+    assert set(schemas._TARGET_STATUS.values()) == set(get_args(schemas.OldTargetStatus))
+    ended = {state for state in State if state.terminal}
+    assert {schemas._STATUS[state] for state in ended} == {"succeeded", "failed", "skipped", "cancelled"}
+    assert {schemas._TARGET_STATUS[state] for state in ended} == {"SUCCESS", "CANCELED"}
 
 
 def test_a_story_is_triggered_followed_and_listed_as_before(site: Site) -> None:

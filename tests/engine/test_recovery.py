@@ -14,6 +14,7 @@ from headway.engine.execution import process_tree
 from headway.engine.maintenance.recovery import Recovery
 from headway.model.jobs.job import SYSTEM, Claim, JobRecord
 from headway.model.jobs.outcome import Completed, FailureKind
+from headway.model.jobs.retry import RetryPolicy
 from headway.model.jobs.states import State
 from headway.model.queue.policies import Concurrency
 from headway.store import workers
@@ -236,6 +237,18 @@ def test_scenario_5_every_running_job_is_settled_and_the_order_is_kept(life: Lif
     life.clock.advance("10s")
     life.database.transact("promote", lambda tx: tx.run("promote", actor=life.actor().text()))
     assert life.pick(9) == [*retries, *waiting]
+    assert_settled(life)
+    assert findings(life) == []
+
+
+def test_scenario_5_without_a_delay_the_order_is_that_of_the_source_document(life: Life, dead_pid: int) -> None:
+    at_once = RetryPolicy(1, base_delay=0.0, jitter=0.0)
+    first, second, *waiting = (life.enqueue(retry=at_once) for _ in range(5))
+    worker_id = worker_here(life, dead_pid)
+    for job_id in (first, second):
+        life.claim(job_id, worker_id=worker_id)
+    recover(life)
+    assert life.pick(9) == [*(retry_of(life, job_id).id for job_id in (first, second)), *waiting]
     assert_settled(life)
     assert findings(life) == []
 

@@ -141,6 +141,22 @@ def test_a_claim_of_one_looks_at_one_place_per_bucket() -> None:
     assert source.asked == 2
 
 
+def test_a_free_slot_takes_one_job_however_much_room_the_lanes_have() -> None:
+    source = Source({1: [Place(0, n, 0, n) for n in range(1, 9)]})
+    for slots in (0, 1, 2):
+        picked = select_jobs(slots, [Bucket(1, 1, "t", (1,))], Capacity({1: 50}), source.of)
+        assert len(picked) == slots
+
+
+def test_the_order_follows_from_what_is_stored_alone() -> None:
+    """A restart reads the same columns in any order, and gets the same queue."""
+    stored = [(5, 30, 9, 1), (5, 10, 9, 2), (0, 1, 1, 3), (5, 10, 8, 4), (9, 99, 9, 5), (5, 10, 9, 6)]
+    places = [Place(-priority, *rest) for priority, *rest in stored]
+    assert [place.job_id for place in sorted(places)] == [5, 4, 2, 6, 1, 3]
+    places.reverse()
+    assert [place.job_id for place in sorted(places)] == [5, 4, 2, 6, 1, 3]
+
+
 def test_a_full_bucket_is_not_even_looked_at() -> None:
     source = Source({1: [Place(0, 1, 0, 1)]})
     assert select_jobs(9, [Bucket(1, 1, "t", (1,))], Capacity({1: 0}), source.of) == []
