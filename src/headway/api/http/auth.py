@@ -18,7 +18,7 @@ from anyio import to_thread
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from headway import errors
+from headway import __version__, errors
 from headway.api.http import denied_page, problems
 from headway.api.http.cookies import ROOT, SESSION_COOKIE, TENANT_COOKIE, Scope, cookie_values
 from headway.api.legacy import announcement
@@ -46,6 +46,7 @@ _GUARDS = [
     (b"referrer-policy", b"same-origin"),
     (b"x-frame-options", b"DENY"),
     (b"cache-control", b"no-store"),
+    (b"headway-version", __version__.encode()),
 ]
 
 
