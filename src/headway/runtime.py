@@ -69,11 +69,17 @@ def _changes(found: limits.SettledLimits) -> str:
 
 
 def supervisor(
-    app: App, roles: Sequence[str], tasks: Sequence[str] = (), *, kind: type[Supervisor] = Supervisor
+    app: App,
+    roles: Sequence[str],
+    tasks: Sequence[str] = (),
+    tenants: Sequence[str] = (),
+    *,
+    kind: type[Supervisor] = Supervisor,
 ) -> Supervisor:
     """Builds the supervisor of a process with these roles.
 
     Every role recovers lost jobs. `scheduler` fires ticks, sends webhooks and prunes; `worker` claims; `api` serves.
+    Only the worker is limited to `tasks` and `tenants`; the other parts serve all.
     """
     settings, database = app.settings, app.database
     _warn_of_durability(database)
@@ -84,7 +90,7 @@ def supervisor(
         parts.append(Deliverer(database, render=webhooks.render, guard=guard))
         parts.append(Pruner(database, retention=settings.retention, artifacts=settings.artifacts))
     made = kind(
-        make_worker=(lambda: worker(app, tasks)) if "worker" in roles else None,
+        make_worker=(lambda: worker(app, tasks, tenants)) if "worker" in roles else None,
         recovery=Recovery(database, interval=settings.recovery_interval),
         loops=parts,
         grace=settings.shutdown_grace,
@@ -120,11 +126,12 @@ def _loops(made: Supervisor) -> list[Loop]:
     return [part for part in (made.recovery, *made.loops) if isinstance(part, Loop)]
 
 
-def worker(app: App, tasks: Sequence[str]) -> Worker:
+def worker(app: App, tasks: Sequence[str], tenants: Sequence[str] = ()) -> Worker:
     settings = app.settings
     config = WorkerConfig(
         slots=settings.slots,
         tasks=list(tasks) or None,
+        tenants=tuple(dict.fromkeys(tenants)),
         lease=settings.lease,
         heartbeat=settings.heartbeat,
         grace=settings.shutdown_grace,

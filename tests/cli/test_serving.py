@@ -61,6 +61,30 @@ def test_work_serves_the_tasks_it_is_told_to(cli: Here, app: App) -> None:
     assert explained[0]["kind"] == "no_worker"
 
 
+def test_work_serves_the_tenants_it_is_told_to(cli: Here, app: App) -> None:
+    for name in ("shop", "mill"):
+        app.client.tenants.create(name)
+        run = ("run", "shop.greet", "name=Ada", "--tenant", name, *SHOP)
+        program(*run, cwd=cli.folder, database=cli.database).done()
+    app.enqueue("shop.greet", {"name": "Ada"})
+    work = ("work", "--burst", *SHOP)
+    said = program(*work, "--tenant", "shop", "--json", cwd=cli.folder, database=cli.database).done().records
+    assert (said[0]["tenants"], said[-1]["finished"]) == (["shop"], 1)
+    found = {name: cli("jobs", "ls", "--json", "--tenant", name).data["items"] for name in ("shop", "mill", "default")}
+    assert {name: job["status"] for name, (job,) in found.items()} == {
+        "shop": "COMPLETED", "mill": "QUEUED", "default": "QUEUED",
+    }  # fmt: skip
+    (left,) = cli("workers", "ls", "--json").data["items"]
+    assert left["tenants"] == ["shop"]
+    assert "serves only shop" in cli("workers", "ls").done().out
+    both = program(*work, "--tenant", "mill", "--tenant", "default", cwd=cli.folder, database=cli.database).done()
+    assert "only for the tenants mill, default" in both.err
+    assert "2 jobs ended here" in both.err
+    program(*work, "--tenant", "mil", cwd=cli.folder, database=cli.database).refused(3, "did you mean mill?")
+    args = ("up", "--roles", "scheduler", "--tenant", "mill")
+    program(*args, cwd=cli.folder, database=cli.database).refused(2, "this process has no worker")
+
+
 def test_up_runs_jobs_until_a_signal(cli: Here, app: App) -> None:
     with running("up", "--json", *SHOP, cwd=cli.folder, database=cli.database) as process:
         facts = started(process)

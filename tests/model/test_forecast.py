@@ -19,7 +19,7 @@ from headway.model.explain.forecast import (
     quantile,
     span,
 )
-from headway.model.explain.snapshot import QueuedJob
+from headway.model.explain.snapshot import QueuedJob, WorkerSlots
 from tests.support.properties import examples
 from tests.support.queued import BUCKETS, queued, reservation
 
@@ -36,7 +36,12 @@ def waiter(number: int, task: str = "a", lanes: tuple[int, ...] = (GLOBAL,), **m
 
 def line(*waiting: QueuedJob, **more: Any) -> ForecastInput:
     usual: dict[str, Any] = {"all_slots": [(ALL, 4)], "capacity": {GLOBAL: 1, GPU: 1}}
-    return ForecastInput(NOW, waiting, BUCKETS, **{**usual, **more})
+    facts = {**usual, **more}
+    facts["all_slots"] = [
+        worker_slots if isinstance(worker_slots, WorkerSlots) else WorkerSlots(*worker_slots)
+        for worker_slots in facts["all_slots"]
+    ]
+    return ForecastInput(NOW, waiting, BUCKETS, **facts)
 
 
 def seconds(found: Estimate | None) -> tuple[float, float] | None:
@@ -115,6 +120,13 @@ def test_slots_are_respected_and_belong_to_those_who_know_the_task() -> None:
         start(9, line(jobs[3], all_slots=[(frozenset({"b"}), 0)], running=[replace(busy[0], worker_slots=None)]))
         is None
     )
+
+
+def test_a_worker_of_other_tenants_starts_nothing_here() -> None:
+    jobs = [waiter(n, "a", ()) for n in range(2)]
+    own, other = (WorkerSlots(ALL, 1, 1, tenants=frozenset({number})) for number in (1, 2))
+    assert [start(n, line(*jobs, all_slots=[own, other])) for n in (0, 1)] == [0, 10]
+    assert start(0, line(*jobs, all_slots=[other])) is None
 
 
 def test_a_full_lane_does_not_hold_up_the_others() -> None:
@@ -210,7 +222,7 @@ class Simple:
         return found
 
     def _may(self, one: QueuedJob, waiting: list[QueuedJob], running: list[Occupant], time: int) -> bool:
-        if one.due(NOW) > time or len(running) >= self.line.all_slots[0][1] + len(self.line.running):
+        if one.due(NOW) > time or len(running) >= self.line.all_slots[0].free + len(self.line.running):
             return False
         for lane in BUCKETS[one.bucket_id].lanes:
             limit = self.line.capacity.get(lane)

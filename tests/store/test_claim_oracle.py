@@ -21,6 +21,7 @@ from headway.engine.client.client import Client
 from headway.engine.tasks.registry import Registry
 from headway.engine.worker.finish import Ended, finish
 from headway.errors import HeadwayError, NotFound, Refused
+from headway.model.explain.snapshot import WorkerSlots
 from headway.model.groups.group import NewGroup, NewMember
 from headway.model.jobs.job import Claim
 from headway.model.jobs.outcome import Completed, Interrupted, Lost, Outcome, Skipped, StoppedByRequest
@@ -38,7 +39,7 @@ from headway.store.queue import claims, reservations, targets
 from headway.store.queue import select as queue_select
 from headway.store.queue.lanes import BucketCache
 from tests.support.life import ADA, BROKEN, FINAL, Life
-from tests.support.oracle import Expected, Oracle, Promise, Served, Wishes, Work
+from tests.support.oracle import Expected, Oracle, Promise, Served, Takes, Wishes, Work
 
 PROOF = bool(os.environ.get("HEADWAY_PROOF"))
 STATES = {"sqlite": 40_000 if PROOF else 1_500, "postgres": 4_000 if PROOF else 150}
@@ -108,10 +109,16 @@ class World(Life):
         tasks = self.rng.sample(TASKS, self.rng.choice([1, 2, 3, 3, 3, 3, 3, 3]))
         worker_id = self.rng.getrandbits(60)
         who = workers.Identity(worker_id, "elsewhere", "boot", 1, 1)
+        chance = random.Random(f"{self.seed} {slots}")  # its own, so that the rest of the world stays as it was
+        some = len(self.people) > 1 and chance.random() < 0.3
+        tenants = frozenset({chance.choice(self.people).tenant_id}) if some else None
         self.database.transact(
-            "register", lambda tx: workers.register(tx, who, self.actor(worker_id), slots=slots, tasks=tasks, lease=1e9)
+            "register",
+            lambda tx: workers.register(
+                tx, who, self.actor(worker_id), slots=slots, tasks=tasks, lease=1e9, tenants=tenants
+            ),
         )
-        return Served(worker_id, frozenset(tasks), slots)
+        return Served(worker_id, frozenset(tasks), slots, tenants)
 
     # --- what there is ---
 
@@ -390,18 +397,18 @@ class World(Life):
         taken = {row[0] for row in self.sql(f"select slot from hw_job where status = 3 and worker_id = {worker.id}")}
         free = [slot for slot in range(worker.slots) if slot not in taken - {e.claim.slot for e in ended}]
         slots = free[: self.rng.choice([1, 1, 1, 2, 3, 8, 50])]
-        knows = worker.tasks.__contains__
+        knows, hand = worker.tasks.__contains__, WorkerSlots(worker.tasks, tenants=worker.tenants)
         self._compare(
             len(slots),
-            knows,
-            lambda tx: self.claim_in(tx, slots, worker.id, knows=knows, lanes=lanes),
+            worker.takes,
+            lambda tx: self.claim_in(tx, slots, worker.id, knows=knows, serves=hand.serves, lanes=lanes),
             first=lambda tx: finish(tx, worker.id, actor, ended),
         )
 
     def _compare(
         self,
         count: int,
-        knows: Callable[[str], bool],
+        takes: Takes,
         act: Callable[[Tx], list[Claim]],
         *,
         first: Callable[[Tx], object] = lambda _: None,
@@ -410,7 +417,7 @@ class World(Life):
 
         def work(tx: Tx) -> tuple[Expected, list[int]]:
             first(tx)
-            expected = self.oracle.expect(self.rows(tx), self.clock.now(), self.workers, knows, count)
+            expected = self.oracle.expect(self.rows(tx), self.clock.now(), self.workers, takes, count)
             return expected, [claim.job_id for claim in act(tx)]
 
         expected, claimed = self.database.transact("turn", work)
@@ -586,6 +593,7 @@ MUTANTS: dict[str, tuple[object, str, object]] = {
     "members join past whoever waits": (StageSharing, "_close", lambda self, lanes: False),
     "each member takes a place": (rules, "_count_as_one", count_each),
     "age counts for nothing": (Aging, "effective", lambda self, priority, queued_at: priority),
+    "workers take what other tenants have": (WorkerSlots, "_serves_tenant", lambda self, bucket: True),
     "nobody takes turns": (queue_select, "_turns", lambda source, ready: None),
     "who came first is always first": (select, "in_turn", lambda tenants, turns: sorted(tenants)),
     "turns are forgotten": (claims, "last_turns", lambda picks: {}),

@@ -22,6 +22,7 @@ from headway.engine.worker.finish import Ended, finish
 from headway.errors import HeadwayError
 from headway.model.explain.blockers import Blocker, Explanation
 from headway.model.explain.forecast import Estimate
+from headway.model.explain.snapshot import WorkerSlots
 from headway.model.groups.group import NewGroup, NewMember
 from headway.model.jobs.job import Claim, JobRecord, NewJob, Options
 from headway.model.jobs.outcome import Completed, Lost, Outcome, StoppedByRequest
@@ -128,8 +129,15 @@ policies = st.builds(
     aging=st.sampled_from([None, None, 2.0]),
 )
 staffs = st.lists(
-    st.tuples(st.sets(st.sampled_from(TASKS), min_size=1).map(frozenset), st.integers(1, 4)), min_size=1, max_size=2
+    st.tuples(
+        st.sets(st.sampled_from(TASKS), min_size=1).map(frozenset),
+        st.integers(1, 4),
+        st.sampled_from([None, None, None, frozenset({1}), frozenset({2, 3})]),
+    ),
+    min_size=1,
+    max_size=2,
 )
+Staff = tuple[frozenset[str], int, frozenset[int] | None]
 
 
 class Choice:
@@ -148,20 +156,21 @@ class Choice:
 class World:
     """Three tenants, some workers, and a database in which things happen."""
 
-    def __init__(self, life: Life, staff: Sequence[tuple[frozenset[str], int]], wishes: Sequence[Concurrency]) -> None:
+    def __init__(self, life: Life, staff: Sequence[Staff], wishes: Sequence[Concurrency]) -> None:
         self.database, self.clock = life.database, life.clock
         wipe(self.database)
         self.people = [Client(self.database, Registry(), actor=ADA, tenant=name) for name in TENANTS]
         self.wishes = wishes
         self.lanes = BucketCache(self.database)
-        self.staff = {self._worker(tasks, slots): (tasks, slots) for tasks, slots in staff}
+        self.staff = {self._worker(*one): one for one in staff}
         self.slots = itertools.count()
         self._policy(Choice(0), Choice(0))
 
-    def _worker(self, tasks: frozenset[str], slots: int) -> int:
+    def _worker(self, tasks: frozenset[str], slots: int, tenants: frozenset[int] | None) -> int:
         number = next(_worker_ids)
         who = workers.Identity(number, "elsewhere", "boot", 1, 1)
-        self.transact(lambda tx: workers.register(tx, who, ADA, slots=slots, tasks=sorted(tasks), lease=1e7))
+        known = sorted(tasks)
+        self.transact(lambda tx: workers.register(tx, who, ADA, slots=slots, tasks=known, lease=1e7, tenants=tenants))
         return number
 
     def transact(self, work: Any) -> Any:
@@ -206,14 +215,14 @@ class World:
 
     def claim(self, worker: int, count: int) -> list[int]:
         """As many as fit, at most."""
-        tasks, slots = self.staff[worker]
+        tasks, slots, tenants = self.staff[worker]
         ((running,),) = self.sql(f"select count(*) from hw_job where worker_id = {worker}")
         taken = [next(self.slots) for _ in range(min(count, slots - running))]
 
         def work(tx: Tx) -> list[Claim]:
             view, _ = claims.lock_and_look(tx, self.lanes, ADA)
-            knows = tasks.__contains__
-            return committed.claim(tx, view, self.lanes, worker_id=worker, actor=ADA, knows=knows, slots=taken)
+            served: dict[str, Any] = {"knows": tasks.__contains__, "serves": WorkerSlots(tasks, tenants=tenants).serves}
+            return committed.claim(tx, view, self.lanes, worker_id=worker, actor=ADA, slots=taken, **served)
 
         return [claim.job_id for claim in self.transact(work)] if taken else []
 
@@ -314,7 +323,8 @@ class World:
 
     def _in_turn(self) -> list[int]:
         """Those that know least come first."""
-        return sorted(self.staff, key=lambda worker: len(self.staff[worker][0]))
+        all_slots = {number: WorkerSlots(tasks, tenants=tenants) for number, (tasks, _, tenants) in self.staff.items()}
+        return sorted(self.staff, key=lambda worker: all_slots[worker].breadth)
 
     def _told(self) -> tuple[int, set[int], dict[int, Any]]:
         """What explain says of every job that waits, and that the list says the same."""
@@ -331,7 +341,7 @@ class World:
         for explained in found.values():
             for blocker in explained.blockers:
                 event(blocker.kind)
-        slots = sum(slots for _, slots in self.staff.values())
+        slots = sum(slots for _, slots, _ in self.staff.values())
         return slots, {job_id for job_id, one in found.items() if not one.blockers}, found
 
     def _check_words(self, tenant_id: int, explained: Any) -> None:

@@ -10,20 +10,26 @@ from typing import Any
 import psycopg
 import pytest
 
+from headway.api.schemas.workers import worker_json
 from headway.engine.client import limits
 from headway.engine.client.client import Client
+from headway.engine.monitoring import worker_checks
+from headway.engine.monitoring.check import Scope
 from headway.errors import BadInput, NotFound, Refused, WrongState
 from headway.model.access.tenants import Allowance
+from headway.model.explain.snapshot import WorkerSlots
 from headway.model.groups.group import NewGroup
 from headway.model.jobs.outcome import Completed
 from headway.model.queue.policies import Concurrency
+from headway.store import worker_views, workers
 from headway.store.db import Tx
 from headway.store.queue import claims, queue_views
 from headway.store.queue.lanes import BucketCache
+from headway.store.worker_views import OwnJobs
 from headway.verify import check
 from tests.store.test_plans import recording
 from tests.support import committed
-from tests.support.life import ADA, BROKEN, Life
+from tests.support.life import ADA, BROKEN, TASK, Life
 from tests.support.pair import Pair
 from tests.support.plans import member
 from tests.support.schedules import Clockwork, teach
@@ -243,6 +249,51 @@ def test_who_frees_a_place_of_a_tenant_tells_the_others(postgres_life: Life) -> 
 
     life.database.transact("turn", turn)
     assert woken == [True]
+
+
+# --- workers of some tenants --------------------------------------------------------------------------------------
+
+
+def of_tenants(worker_id: int, *tenants: int) -> Callable[[Tx], None]:
+    who = workers.Identity(worker_id, "elsewhere", "boot", 1, 1)
+    served = {"slots": 9, "tasks": [TASK], "lease": 1e9, "tenants": tenants}
+    return lambda tx: workers.register(tx, who, ADA, **served)  # type: ignore[arg-type]
+
+
+def test_a_worker_of_some_tenants_takes_their_jobs_only(life: Life) -> None:
+    unlimited(life)
+    shop, mill = add_tenant(life, "shop"), add_tenant(life, "mill")
+    ids = {client.tenant_id: client.enqueue(life.new())[0] for client in (life.client, shop, mill)}
+    hand = WorkerSlots(frozenset({TASK}), tenants=frozenset({shop.tenant_id, mill.tenant_id}))
+
+    def claim(tx: Tx) -> list[int]:
+        return [one.job_id for one in life.claim_in(tx, range(90, 99), serves=hand.serves)]
+
+    assert life.database.transact("turn", claim) == [ids[shop.tenant_id], ids[mill.tenant_id]]
+    assert life.database.transact("turn", claim) == []
+    assert [one.job_id for one in life.claim_next(9)] == [ids[life.client.tenant_id]]
+    assert check(life.database).findings == []
+
+
+def test_explain_says_that_all_workers_serve_other_tenants(life: Life) -> None:
+    unlimited(life)
+    shop = add_tenant(life, "shop")
+    job_id, other = life.enqueue(), shop.enqueue(life.new())[0]
+    life.database.transact("retire", lambda tx: workers.retire(tx, life.worker_id, "over"))
+    life.database.transact("register", of_tenants(7, shop.tenant_id))
+    with life.database.read() as tx:
+        (blocker,) = queue_views.explain(tx, life.client.tenant_id, job_id).blockers
+        assert queue_views.explain(tx, shop.tenant_id, other).blockers == ()
+        (listed,) = [worker for worker in worker_views.workers(tx) if worker.gone_at is None]
+        tasks = worker_checks.judge_tasks(worker_checks.read_tasks(Scope(tx, None)))
+    assert blocker.kind == "no_worker"
+    assert blocker.detail == "every living worker serves other tenants only: headway work"
+    assert listed.tenants == {shop.tenant_id: "shop"}
+    assert (worker_json(listed, alive=True)["tenants"], tasks.mark) == (["shop"], "look")
+    assert [worker_json(listed, alive=True, own=OwnJobs(number, set()))["tenants"] for number in (1, 2)] == [
+        [],
+        ["shop"],
+    ]
 
 
 # --- turns --------------------------------------------------------------------------------------------------------

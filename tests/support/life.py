@@ -25,6 +25,7 @@ from headway.store.migrations import migrate
 from headway.store.queue import claims, select, targets
 from headway.store.queue.claim_snapshot import Likely
 from headway.store.queue.lanes import BucketCache
+from headway.store.queue.select import Serves
 from headway.testing import FrozenClock
 from tests.support import committed
 
@@ -101,12 +102,14 @@ class Life:
         worker_id: int | None = None,
         *,
         knows: Callable[[str], bool] = lambda _: True,
+        serves: Serves = None,
         lanes: BucketCache | None = None,
     ) -> list[Claim]:
         """A claim as a worker makes it: lock, look, take."""
         owner, lanes = worker_id or self.worker_id, lanes or BucketCache(self.database)
         view, _ = claims.lock_and_look(tx, lanes, self.actor(owner), self._likely(tx, len(slots)))
-        return committed.claim(tx, view, lanes, worker_id=owner, actor=self.actor(owner), knows=knows, slots=slots)
+        who: dict[str, Any] = {"worker_id": owner, "actor": self.actor(owner), "knows": knows, "serves": serves}
+        return committed.claim(tx, view, lanes, **who, slots=slots)
 
     @staticmethod
     def _likely(tx: Tx, count: int) -> Likely | None:

@@ -44,6 +44,9 @@ class Work:
         return self.status in HELD or (self.status is QUEUED and self.fence > 0)
 
 
+Takes = Callable[[Work], bool]  # whether a worker takes a job, as far as its tasks and its tenants go
+
+
 @dataclass(slots=True)
 class Promise:
     """A reservation. `call`: of which kind of work (tenant, task, resources), None for what is no task."""
@@ -63,6 +66,10 @@ class Served:
     id: int
     tasks: frozenset[str]
     slots: int
+    tenants: frozenset[int] | None = None  # of whose jobs it takes any; None: of everybody's
+
+    def takes(self, job: Work) -> bool:
+        return job.task in self.tasks and (self.tenants is None or job.tenant_id in self.tenants)
 
 
 @dataclass(slots=True)
@@ -146,9 +153,7 @@ class Oracle:
 
     # --- the claim ---
 
-    def expect(
-        self, rows: Iterable[Work], now: int, workers: Sequence[Served], knows: Callable[[str], bool], count: int
-    ) -> Expected:
+    def expect(self, rows: Iterable[Work], now: int, workers: Sequence[Served], takes: Takes, count: int) -> Expected:
         """What a claim of `count` jobs takes now, and what it gives to reservations first."""
         jobs = list(due(rows, now))
         found = Expected(expired=[p.id for p in self.promises if p.expires_at is not None and p.expires_at <= now])
@@ -160,7 +165,7 @@ class Oracle:
         found.awaited = self._awaited(jobs, now)
         found.granted = self._grants(jobs, active, first)
         closing = [p for p in active if p.id not in parked]
-        taken = list(self._walk(jobs, now, closing, tired, knows, count))
+        taken = list(self._walk(jobs, now, closing, tired, takes, count))
         found.jobs = [job.id for job in taken]
         found.turns = [job.tenant_id for job in taken] if len(self._with_work(jobs, now)) > 1 else []
         return found
@@ -178,9 +183,9 @@ class Oracle:
             return set()
         running = [job.worker_id for job in jobs if job.status is State.RUNNING]
         free = {worker: worker.slots - running.count(worker.id) for worker in workers}
-        known = {task for worker, slots in free.items() if slots > 0 for task in worker.tasks}
+        able = [worker for worker, slots in free.items() if slots > 0]
         slots = sum(max(0, slots) for slots in free.values())
-        taken = list(self._walk(jobs, now, active, tired, known.__contains__, slots))
+        taken = list(self._walk(jobs, now, active, tired, lambda job: any(worker.takes(job) for worker in able), slots))
         lanes: set[Lane | int] = {lane for job in taken for lane in self.needs(job)}
         return (lanes | {job.target_id for job in taken if job.target_id is not None}) & tired
 
@@ -239,7 +244,7 @@ class Oracle:
         now: int,
         active: Sequence[Promise],
         tired: set[Lane | int],
-        knows: Callable[[str], bool],
+        takes: Takes,
         count: int,
     ) -> Iterator[Work]:
         """Asks one tenant after the other for its next job, who had its last turn longest ago first, until one has
@@ -249,7 +254,7 @@ class Oracle:
         together = len(with_work) < 2
         turns = dict(self.turns)
         walks = {
-            tenant_id: _Walk(self, tenant_id, jobs, now, active, tired, knows)
+            tenant_id: _Walk(self, tenant_id, jobs, now, active, tired, takes)
             for tenant_id in {job.tenant_id for job in jobs if job.status is QUEUED}
         }
         taken: list[Work] = []
@@ -382,10 +387,10 @@ class _Walk:
         now: int,
         active: Sequence[Promise],
         tired: set[Lane | int],
-        knows: Callable[[str], bool],
+        takes: Takes,
     ) -> None:
         self.oracle, self.tenant_id, self.jobs, self.now = oracle, tenant_id, jobs, now
-        self.active, self.tired, self.knows = active, tired, knows
+        self.active, self.tired, self.takes = active, tired, takes
         own = [job for job in jobs if job.status is QUEUED and job.tenant_id == tenant_id]
         self.lines: dict[int, list[Work]] = {}
         for job in sorted(own, key=lambda job: job.place):
@@ -423,7 +428,7 @@ class _Walk:
             inside = (self.oracle._inside(lane, self.jobs, self.active, taken) for lane in full)
             if not all(("stage", job.stage) in each for each in inside):
                 self.passed[line].append((job, full))
-            elif self.knows(job.task):
+            elif self.takes(job):
                 return job
         return None
 

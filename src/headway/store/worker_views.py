@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from headway.clock import micros
 from headway.model.explain.snapshot import WorkerSlots
 from headway.store.db import Tx
+from headway.store.workers import served_tenants
 
 RECENTLY = 3_600.0
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
-    """A worker with its running jobs as (slot, job id, task, since)."""
+    """A worker with its running jobs as (slot, job id, task, since).
+
+    `tenants` are the ids and names of the tenants that it serves; None stands for all.
+    """
 
     id: int
     host: str
@@ -32,6 +37,11 @@ class WorkerView:
     now: int
     note: str | None = None
     running: tuple[tuple[int, int, str, int], ...] = ()
+    tenants: Mapping[int, str] | None = None
+
+    def claims(self, task: str, tenant_id: int) -> bool:
+        """Returns True if the worker knows the task and serves the tenant."""
+        return task in self.tasks and (self.tenants is None or tenant_id in self.tenants)
 
     @property
     def shown_state(self) -> str:
@@ -45,7 +55,8 @@ class WorkerView:
     @property
     def worker_slots(self) -> WorkerSlots:
         free = max(0, self.slots - len(self.running))
-        return WorkerSlots(frozenset(self.tasks), free, free)
+        served = None if self.tenants is None else frozenset(self.tenants)
+        return WorkerSlots(frozenset(self.tasks), free, free, tenants=served)
 
 
 Lives = Callable[[WorkerView], bool]
@@ -56,15 +67,27 @@ def workers(tx: Tx, *, within: float = RECENTLY) -> list[WorkerView]:
     running: dict[int, list[tuple[int, int, str, int]]] = {}
     for job_id, _, _, worker_id, slot, task, claimed_at, *_ in tx.run("running_jobs"):
         running.setdefault(worker_id, []).append((slot, job_id, task, claimed_at))
-    return [
-        WorkerView(*(*row[:6], tuple(json.loads(row[6])), *row[7:], tuple(sorted(running.get(row[0], ())))))
-        for row in tx.run("shown_workers", within=micros(within))
-    ]
+    found = tx.run("shown_workers", within=micros(within))
+    bound = {number for row in found for number in served_tenants(row[-1]) or ()}
+    names: dict[int, str] = dict(tx.run("tenant_names", ids=json.dumps(sorted(bound)))) if bound else {}
+    seen: list[WorkerView] = []
+    for row in found:
+        served = served_tenants(row[-1])
+        tenants = None if served is None else {number: names.get(number, "") for number in served}
+        jobs = tuple(sorted(running.get(row[0], ())))
+        seen.append(WorkerView(*(*row[:6], tuple(json.loads(row[6])), *row[7:-1], jobs, tenants)))
+    return seen
 
 
-def running_of(tx: Tx, tenant_id: int) -> set[int]:
-    """Returns the ids of a tenant's running jobs."""
-    return {job_id for job_id, owner_id, *_ in tx.run("running_jobs") if owner_id == tenant_id}
+class OwnJobs(NamedTuple):
+    """A tenant and the ids of its running jobs: a visitor of the tenant sees no other names on workers."""
+
+    tenant_id: int
+    jobs: set[int]
+
+
+def running_of(tx: Tx, tenant_id: int) -> OwnJobs:
+    return OwnJobs(tenant_id, {job_id for job_id, owner_id, *_ in tx.run("running_jobs") if owner_id == tenant_id})
 
 
 def owner(tx: Tx, job_id: int) -> WorkerView | None:

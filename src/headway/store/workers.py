@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from headway.clock import micros
@@ -39,6 +39,11 @@ class SeenWorker:
 Known = tuple[str, int, str]  # a task's name, its priority, its options as text
 
 
+def served_tenants(stored: str | None) -> frozenset[int] | None:
+    """Returns the tenants that a worker serves, from its row; None means all."""
+    return None if stored is None else frozenset(json.loads(stored))
+
+
 def worker_name(worker_id: int) -> str:
     return f"{worker_id:x}"
 
@@ -52,9 +57,10 @@ def register(
     tasks: Sequence[str],
     lease: float,
     known: Sequence[Known] = (),
+    tenants: Collection[int] | None = None,
     kind: str = "worker",
 ) -> None:
-    """Registers a worker once, with its tasks and their options.
+    """Registers a worker once, with its tasks and their options, and the tenants that it serves (None means all).
 
     A worker of the kind `caller` makes direct calls only.
     """
@@ -67,13 +73,16 @@ def register(
         process_start=who.process_start,
         slots=slots,
         tasks=json.dumps(list(tasks)),
+        tenants=None if tenants is None else json.dumps(sorted(tenants)),
         kind=kind,
         lease=micros(lease),
     )
     if not made:
         return
     facts: dict[str, object] = {"host": who.host, "pid": who.pid}
-    _record(tx, who.id, 1, f"{kind}.started", actor, {**facts, "slots": slots} if kind == "worker" else facts)
+    if kind == "worker":
+        facts |= {"slots": slots} if tenants is None else {"slots": slots, "tenants": sorted(tenants)}
+    _record(tx, who.id, 1, f"{kind}.started", actor, facts)
     described = {name: (name, priority, options) for name, priority, options in known}
     if tasks:
         tx.run("know_tasks", rows=json.dumps([described.get(task, (task, 0, "{}")) for task in tasks]))

@@ -46,6 +46,7 @@ SYSTEM: dict[str, Fields] = {
         "slots": ("How many jobs it runs at once.", 1),
         "running": ("The jobs that it runs.", None),
         "tasks": ("The tasks that it knows.", ["story.generate"]),
+        "tenants": ("The tenants whose jobs it runs; null means all.", ["shop"]),
         "state": (
             "`live`; `draining`: takes no more jobs; `paused`: cannot start work now; `stuck`: its work does not "
             "stop; `silent` or "

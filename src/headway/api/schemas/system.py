@@ -6,7 +6,7 @@ import inspect
 import json
 import operator
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
@@ -27,6 +27,7 @@ from headway.model.jobs.job import Options
 from headway.model.values.times import instant_text
 from headway.store.jobs.views import Artifact, Counts, LogLine, SeenTask
 from headway.store.stats import Span, Spread, Stats
+from headway.store.worker_views import OwnJobs
 
 # --- tasks --------------------------------------------------------------------------------------------------------
 
@@ -183,10 +184,10 @@ class OverviewSchema(Schema[Overview]):
     waiting: list[QueuedJobSchema] = _overview.literal(lambda seen: list(map(waiting_json, seen.waiting)))
 
 
-def overview_json(seen: Overview, own: Collection[int] | None = None) -> Json:
+def overview_json(seen: Overview, own: OwnJobs | None = None) -> Json:
     """Returns the overview.
 
-    `own` holds the jobs that workers may name; None means all.
+    `own` has the jobs and the tenant that workers may name; None means all.
     """
     workers = [worker_json(worker, alive=alive, own=own) for worker, alive in seen.workers]
     made: Json = OverviewSchema.of(seen, workers=workers)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Literal
 
 from headway.api.schemas.common import Instant, Json, Reader, Schema
 from headway.model.values.times import instant_text
-from headway.store.worker_views import WorkerView
+from headway.store.worker_views import OwnJobs, WorkerView
 from headway.store.workers import worker_name
 
 _Running = tuple[int, int, str, int]  # slot, job id, task, since
@@ -30,17 +29,26 @@ class WorkerSchema(Schema[WorkerView]):
     slots: int = _worker(lambda worker: worker.slots)
     running: list[RunningJobSchema] = _worker(lambda worker: list(map(RunningJobSchema.of, worker.running)))
     tasks: list[str] = _worker(lambda worker: list(worker.tasks))
+    # The tenants that it serves; null means all.
+    tenants: list[str] | None = _worker(
+        lambda worker: None if worker.tenants is None else sorted(worker.tenants.values())
+    )
     state: Literal["live", "paused", "draining", "stuck", "gone"] = _worker.literal(lambda worker: worker.shown_state)
     note: str | None = _worker(lambda worker: worker.note)
 
 
-def worker_json(worker: WorkerView, *, alive: bool, own: Collection[int] | None = None) -> Json:
-    """Returns a worker; its jobs that are not in `own` have no id and no task. None means all."""
+def worker_json(worker: WorkerView, *, alive: bool, own: OwnJobs | None = None) -> Json:
+    """Returns a worker; jobs that are not in `own` have no id and no task, and other tenants no name.
+
+    None means all.
+    """
     made: Json = WorkerSchema.of(worker)
     if not alive:
         made["state"] = "gone"
     if own is not None:
+        if worker.tenants is not None:
+            made["tenants"] = [name for number, name in worker.tenants.items() if number == own.tenant_id]
         for job in made["running"]:
-            if job["job_id"] not in own:
+            if job["job_id"] not in own.jobs:
                 job.update(job_id=None, task=None)
     return made

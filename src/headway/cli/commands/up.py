@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -23,6 +23,9 @@ Slots = Annotated[int | None, typer.Option(metavar="N", help="Number of jobs to 
 Tasks = Annotated[
     list[str], typer.Option(metavar="GLOB", help="Only tasks that match, like 'story.*'; may be repeated.")
 ]
+Tenants = Annotated[
+    list[str], typer.Option(metavar="NAME", help="Only jobs of this tenant; may be repeated (default: all by turns).")
+]
 Adopt = Annotated[
     bool, typer.Option("--adopt-settings", help="Store the limits of the settings even while other workers are alive.")
 ]
@@ -36,6 +39,13 @@ Roles = Annotated[
 NONE: list[str] = []
 
 
+class Served(NamedTuple):
+    """The tasks and tenants of the worker of a process: patterns, and names (none stands for all)."""
+
+    tasks: Sequence[str]
+    tenants: Sequence[str]
+
+
 def register(root: typer.Typer) -> None:
     @command(root, "up")
     def up(
@@ -43,6 +53,7 @@ def register(root: typer.Typer) -> None:
         app: AppOption = None,
         slots: Slots = None,
         tasks: Tasks = NONE,
+        tenant: Tenants = NONE,
         roles: Roles = NONE,
         host: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Address of the HTTP server.")] = None,
         port: Annotated[
@@ -54,7 +65,8 @@ def register(root: typer.Typer) -> None:
         """Start Headway: serve HTTP, fire schedules, deliver webhooks, run jobs, recover after crashes."""
         wanted = named_roles(roles)
         call.flags.update(slots=slots, host=host, port=port)
-        return serve(call, app, roles=wanted, tasks=tasks, adopt=adopt_settings, wait=not no_wait)
+        served = Served(tasks, tenant)
+        return serve(call, app, roles=wanted, served=served, adopt=adopt_settings, wait=not no_wait)
 
     @command(root, "work")
     def work(
@@ -62,13 +74,15 @@ def register(root: typer.Typer) -> None:
         app: AppOption = None,
         slots: Slots = None,
         tasks: Tasks = NONE,
+        tenant: Tenants = NONE,
         burst: Annotated[bool, typer.Option("--burst", help="Exit when no job is left to run.")] = False,
         adopt_settings: Adopt = False,
         no_wait: NoWait = False,
     ) -> int:
         """Start a worker only."""
         call.flags["slots"] = slots
-        return serve(call, app, roles=["worker"], tasks=tasks, burst=burst, adopt=adopt_settings, wait=not no_wait)
+        served = Served(tasks, tenant)
+        return serve(call, app, roles=["worker"], served=served, burst=burst, adopt=adopt_settings, wait=not no_wait)
 
 
 def named_roles(given: Sequence[str]) -> list[str]:
@@ -87,7 +101,7 @@ def serve(
     where: str | None,
     *,
     roles: Sequence[str],
-    tasks: Sequence[str],
+    served: Served,
     burst: bool = False,
     adopt: bool,
     wait: bool,
@@ -115,8 +129,8 @@ def serve(
         return 0
     if (database := call.flags.get("database")) is not None:
         os.environ["HEADWAY_DATABASE"] = database  # a child process imports the app and does not see our flags
-    served = _served(app, tasks) if "worker" in roles else []
-    _try_policy(app, served)
+    tasks = _tasks(app, served.tasks) if "worker" in roles else []
+    _try_policy(app, tasks)
     with app:
 
         def begin() -> None:
@@ -124,19 +138,33 @@ def serve(
                 call.out.say(f"headway: {line}")
 
         await_database(app, call.out.say, wait=wait, begin=begin)
-        supervisor = compose(app, roles, tasks)
+        if served.tenants:
+            _refuse_unknown_tenants(app, roles, served.tenants)
+        supervisor = compose(app, roles, served.tasks, served.tenants)
         _on_signals(supervisor, app.settings.shutdown_grace)
         if asked.is_set():
             return 0
         if started_as and not burst:
             restart.here.allow(lease=app.settings.lease, stopping=supervisor.wanted.is_set)
-        _announce(call, app, roles, served, _address(supervisor))
+        _announce(call, app, roles, Served(tasks, served.tenants), _address(supervisor))
         code = supervisor.run(until_idle=burst)
         _farewell(call, supervisor)
         return code
 
 
-def _served(app: App, patterns: Sequence[str]) -> list[str]:
+def _refuse_unknown_tenants(app: App, roles: Sequence[str], names: Sequence[str]) -> None:
+    from headway.errors import BadInput
+    from headway.store.access import tenants
+
+    if "worker" not in roles:
+        text = "--tenant says whose jobs a worker runs, and this process has no worker"
+        raise BadInput(text, hint="remove --tenant, or add the role worker", field="tenant")
+    with app.database.read() as tx:
+        for name in names:
+            tenants.find(tx, name)
+
+
+def _tasks(app: App, patterns: Sequence[str]) -> list[str]:
     from headway.errors import BadInput
 
     found = sorted(app.registry.matching(list(patterns) or None))
@@ -162,7 +190,7 @@ def _address(supervisor: Supervisor) -> str | None:
     return next((part.url for part in supervisor.loops if isinstance(part, Server)), None)
 
 
-def _announce(call: Invocation, app: App, roles: Sequence[str], served: Sequence[str], url: str | None) -> None:
+def _announce(call: Invocation, app: App, roles: Sequence[str], served: Served, url: str | None) -> None:
     from headway import __version__
     from headway.cli.database.open import shown
     from headway.engine.client.tokens import any_token
@@ -172,7 +200,13 @@ def _announce(call: Invocation, app: App, roles: Sequence[str], served: Sequence
 
     settings = app.settings
     if call.out.as_json:
-        facts = {"database": shown(settings), "roles": list(roles), "slots": settings.slots, "tasks": list(served)}
+        facts = {
+            "database": shown(settings),
+            "roles": list(roles),
+            "slots": settings.slots,
+            "tasks": list(served.tasks),
+        }
+        facts |= {"tenants": list(served.tenants)} if served.tenants else {}
         facts |= {"url": url} if url is not None else {}
         call.out.record({"event": "started", "pid": os.getpid(), **facts})
         return
@@ -184,8 +218,10 @@ def _announce(call: Invocation, app: App, roles: Sequence[str], served: Sequence
         call.out.say(f"  dashboard at {url}/")
         call.out.say(f"  HTTP API at {url}/api, described in {url}/api/openapi.json")
     if "worker" in roles:
-        call.out.say(f"  {settings.slots} slots for: {', '.join(served)}")
-        if set(served) <= {task.name for task in BUILT_IN}:
+        call.out.say(f"  {settings.slots} slots for: {', '.join(served.tasks)}")
+        if served.tenants:
+            call.out.say(f"  only for the tenant{'s' * (len(served.tenants) > 1)} {', '.join(served.tenants)}")
+        if set(served.tasks) <= {task.name for task in BUILT_IN}:
             call.out.say("  these are only the built-in tasks: add yours with --app module:app")
     stops = "Ctrl-C" if signal.SIGINT in stop_signals() else f"kill {os.getpid()}"
     call.out.say(f"  {stops} stops it: running jobs get {duration_text(settings.shutdown_grace)} to end")

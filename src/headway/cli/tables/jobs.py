@@ -125,9 +125,13 @@ def worker_table(workers: Iterable[Json], now: int) -> Table:
             f"{age(worker['beat_at'], now)} ago",
             f"{len(worker['running'])}/{worker['slots']}",
             styled(", ".join(map(_running_job, worker["running"]))),
-            styled(worker["note"] or ""),
+            styled("; ".join(filter(None, [_served(worker["tenants"]), worker["note"]]))),
         )
     return made
+
+
+def _served(tenants: list[str] | None) -> str | None:
+    return None if tenants is None else f"serves only {', '.join(tenants) or 'other tenants'}"
 
 
 def _running_job(job: Json) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from starlette.responses import Response
@@ -10,7 +9,7 @@ from starlette.responses import Response
 from headway.dashboard.page import PageRequest, Pages
 from headway.engine.client.limits import lives
 from headway.store import worker_views
-from headway.store.worker_views import WorkerView
+from headway.store.worker_views import OwnJobs, WorkerView
 from headway.store.workers import worker_name
 from headway.text.workers import WorkerStatus, standing
 
@@ -30,13 +29,15 @@ class Named:
 class Shown:
     """A worker, how it stands, and its running jobs with since when.
 
-    None for one that is not the visitor's to see.
+    None for one that is not the visitor's to see. `tenants` are those that it serves, as far as the visitor may know
+    them; None means all.
     """
 
     worker: WorkerView
     name: str
     standing: WorkerStatus
     running: list[tuple[Named | None, int]]
+    tenants: list[str] | None
 
 
 @pages.get("/workers")
@@ -51,11 +52,14 @@ def show(page: PageRequest) -> Response:
     return page.render("workers.html", alive=alive, gone=gone, slots=slots, busy=busy)
 
 
-def _shown(worker: WorkerView, own: Collection[int], *, everything: bool) -> Shown:
+def _shown(worker: WorkerView, own: OwnJobs, *, everything: bool) -> Shown:
     left = worker.gone_at is not None
     how = standing(worker.shown_state, left=left, has_lease=worker.has_lease, process=lives(worker), note=worker.note)
     running = [
-        (Named(job_id, task, job_id in own) if everything or job_id in own else None, since)
+        (Named(job_id, task, job_id in own.jobs) if everything or job_id in own.jobs else None, since)
         for _, job_id, task, since in worker.running
     ]
-    return Shown(worker, worker_name(worker.id), how, running)
+    names = None
+    if worker.tenants is not None:
+        names = sorted(name for number, name in worker.tenants.items() if everything or number == own.tenant_id)
+    return Shown(worker, worker_name(worker.id), how, running, names)

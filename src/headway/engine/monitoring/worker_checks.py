@@ -150,17 +150,23 @@ def judge_machines(machines: Sequence[str]) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class TasksSeen:
-    """The tasks of live workers, and the tasks of jobs that are ready to start."""
+    """The tasks of live workers, and of jobs that are ready to start.
+
+    `unserved` are tasks of tenants that no worker with the task serves.
+    """
 
     served: frozenset[str]
     waiting: frozenset[str]
+    unserved: frozenset[str] = frozenset()
 
 
 def read_tasks(scope: Scope) -> TasksSeen:
-    served = frozenset(task for worker in living(scope.tx) for task in worker.tasks)
+    alive = living(scope.tx)
+    served = frozenset(task for worker in alive for task in worker.tasks)
     filled = {number for (number,) in scope.tx.run("filled_buckets")}
-    rows = scope.tx.run("all_buckets")
-    return TasksSeen(served, frozenset(task for number, _, task, *_ in rows if number in filled))
+    waiting = {(task, owner) for number, owner, task, *_ in scope.tx.run("all_buckets") if number in filled}
+    unserved = {task for task, owner in waiting if not any(worker.claims(task, owner) for worker in alive)}
+    return TasksSeen(served, frozenset(task for task, _ in waiting), frozenset(unserved & served))
 
 
 def judge_tasks(seen: TasksSeen) -> Answer:
@@ -169,4 +175,7 @@ def judge_tasks(seen: TasksSeen) -> Answer:
     if missing := sorted(seen.waiting - seen.served):
         text = f"jobs wait for {some(missing)}, which no worker serves"
         return look(text, "start a worker with that task: `headway work --app module:app`")
+    if seen.unserved:
+        text = f"jobs wait for {some(sorted(seen.unserved))}, and the workers with that task serve other tenants only"
+        return look(text, "start a worker for their tenant: `headway work --tenant NAME`")
     return ok("every task that jobs wait for is served" if seen.waiting else "no job is ready to start")

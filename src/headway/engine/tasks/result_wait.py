@@ -73,7 +73,7 @@ class ResultWait:
             return
         with self.client.database.read() as tx:
             explanation = queue_views.explain(tx, self.client.tenant_id, last.id, lives=lives)
-            able = [worker for worker in self._living(tx) if last.task in worker.tasks]
+            able = [worker for worker in self._living(tx) if worker.claims(last.task, last.tenant_id)]
         refuse_to_wait(own, explanation, running=[job_id for worker in able for _, job_id, _, _ in worker.running])
         if not first:
             self._warn(own, explanation)

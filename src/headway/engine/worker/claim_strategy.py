@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from headway.store.db import Tx
 from headway.store.queue import claim_snapshot, claims
 from headway.store.queue.lanes import BucketCache
-from headway.store.queue.select import Knows
+from headway.store.queue.select import Knows, Serves
 
 LOCKED_SECONDS = 0.1
 
@@ -24,6 +24,8 @@ class ClaimStrategy:
         self.lanes = lanes
         # The tasks whose jobs the worker claims.
         self.serves = serves
+        # The tenants whose jobs it claims, known once it is registered. None stands for all.
+        self.tenants: frozenset[int] | None = None
         # When the next job is due, on the monotonic clock.
         self.due: float | None = None
         # Picked jobs that another transaction had locked. The next claim runs at once and leaves them out.
@@ -37,6 +39,12 @@ class ClaimStrategy:
     @property
     def knows(self) -> Knows:
         return self.serves.__contains__
+
+    @property
+    def serves_tenant(self) -> Serves:
+        """Returns the test of a bucket's tenant; None if the worker serves all tenants."""
+        tenants = self.tenants
+        return None if tenants is None else lambda bucket: bucket.tenant_id in tenants
 
     def take_missed(self) -> set[int]:
         missed, self.missed = self.missed, set()
@@ -52,7 +60,7 @@ class ClaimStrategy:
         self.remember(view)
         if view.due_now or room == 0:
             return view.due_now
-        return claims.has_claimable_work(tx, view, self.lanes, self.knows, room)
+        return claims.has_claimable_work(tx, view, self.lanes, self.knows, room, self.serves_tenant)
 
     def likely(self, slots: Sequence[int]) -> claim_snapshot.Likely | None:
         """Returns the jobs that the next claim will read if nothing has changed."""

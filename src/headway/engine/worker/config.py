@@ -15,6 +15,8 @@ class WorkerConfig:
 
     slots: int = 4
     tasks: Sequence[str] | None = None
+    # The names of the tenants to serve; none stands for all.
+    tenants: Sequence[str] = ()
     lease: float = 60.0
     heartbeat: float = 2.0
     grace: float = 30.0

@@ -22,4 +22,5 @@ WRITERS = {
     "Lease.heartbeat": {"caller"},
     # `has_claimable_work`, which `headway work --until-idle` asks while the worker is idle.
     "ClaimStrategy.due": {"worker", "caller"},
+    "ClaimStrategy.tenants": {"caller"},
 }

@@ -76,6 +76,7 @@ class Turn:
             worker_id=self.lease.who.id,
             actor=self.lease.actor,
             knows=self.strategy.knows,
+            serves=self.strategy.serves_tenant,
             slots=self.slots,
             freed=bool(self.ended),
         )

@@ -33,6 +33,7 @@ from headway.fault_points import point
 from headway.model.jobs.job import Claim
 from headway.model.jobs.outcome import Interrupted, Lost
 from headway.store import workers
+from headway.store.access import tenants
 from headway.store.db import Database, Tx
 from headway.store.queue.lanes import BucketCache
 
@@ -86,9 +87,11 @@ class Worker(WokenLoop):
 
     def _register(self, tx: Tx) -> None:
         tasks = sorted(self.strategy.serves)
+        served = frozenset(tenants.find(tx, name).id for name in self.config.tenants) or None
+        self.strategy.tenants = served
         known = [(task, *self.registry.facts(task)) for task in tasks]
         slots, lease = self.config.slots, self.config.lease
-        workers.register(tx, self.who, self.actor, slots=slots, tasks=tasks, lease=lease, known=known)
+        workers.register(tx, self.who, self.actor, slots=slots, tasks=tasks, lease=lease, known=known, tenants=served)
 
     @property
     def at_work(self) -> set[int]:

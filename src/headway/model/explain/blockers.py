@@ -269,7 +269,11 @@ def _reservation(found: ActiveReservation, what: str, snapshot: QueueSnapshot) -
 
 def _workers(task: str, snapshot: QueueSnapshot) -> Iterator[Blocker]:
     knowing = [worker_slots for worker_slots in snapshot.all_slots if task in worker_slots.tasks]
-    if not snapshot.all_slots:
+    if not snapshot.all_slots and snapshot.elsewhere:
+        text, command = "every living worker serves other tenants only", "headway work"
+        by_button = f"{text}: start one for all tenants"
+        yield Blocker("no_worker", f"{text}: {command}", by_button=by_button, command=command)
+    elif not snapshot.all_slots:
         yield Blocker(
             "no_worker",
             "no worker is alive: headway work",

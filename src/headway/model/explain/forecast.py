@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from headway.model.explain.snapshot import ActiveReservation, QueuedJob
+from headway.model.explain.snapshot import ActiveReservation, QueuedJob, WorkerSlots
 from headway.model.queue.capacity import Bucket, Capacity, Queue, grants, head
 from headway.model.queue.capacity import reserve as close_reserved
 from headway.model.queue.place import AgedPlace, Place, Stage
@@ -48,8 +48,8 @@ class Estimate:
 class Occupant:
     """A running job or a direct call, which occupies lanes.
 
-    Its end frees a slot of the worker `hand`, or ends the reservation `call`. Without a `kind` its end is unknown.
-    `tenant_id` is set for a job.
+    Its end frees a slot of the worker `worker_slots`, or ends the reservation `call`. Without a `kind` its end is
+    unknown. `tenant_id` is set for a job.
     """
 
     lanes: tuple[int, ...]
@@ -73,17 +73,17 @@ def _occupant(call: ActiveReservation) -> Occupant:
 class ForecastInput:
     """Everything that decides when waiting jobs start.
 
-    `buckets` has the tasks and lanes of the waiting jobs. `hands` has the tasks and free slots of each living worker,
-    `paused` the end of each tenant's pause (0 stands for all tenants), `shut` the targets that a person must open.
-    `aging` is in microseconds. `policy` has the lanes in which the jobs of a stage count as one, `limits` the tenants'
-    limits of running jobs, `turns` the number of each tenant's last turn.
+    `buckets` has the tasks and lanes of the waiting jobs. `all_slots` has each living worker, `paused` the end of each
+    tenant's pause (0 stands for all tenants), `shut` the targets that a person must open. `aging` is in microseconds.
+    `policy` has the lanes in which the jobs of a stage count as one, `limits` the tenants' limits of running jobs,
+    `turns` the number of each tenant's last turn.
     """
 
     now: int
     waiting: Sequence[QueuedJob]
     buckets: Mapping[int, Bucket]
     running: Sequence[Occupant] = ()
-    all_slots: Sequence[tuple[frozenset[str], int]] = ()
+    all_slots: Sequence[WorkerSlots] = ()
     capacity: Mapping[int, int | None] = field(default_factory=dict)
     calls: Sequence[ActiveReservation] = ()
     paused: Mapping[int, int | None] = field(default_factory=dict)
@@ -138,7 +138,7 @@ class Simulation:
         self.left = dict(line.limits)
         self.turns = dict(line.turns)
         self.inside: dict[int, Counter[Stage]] = {lane: Counter() for lane in line.policy if lane in self.free}
-        self.slots = [free for _, free in line.all_slots]
+        self.slots = [worker_slots.free for worker_slots in line.all_slots]
         self.calls = {call.id: call for call in line.calls}
         self.busy: set[int] = set()
         self.ends: list[tuple[int, int, Occupant]] = []
@@ -150,7 +150,7 @@ class Simulation:
         self.open: dict[int, int] = {}
         self.started: dict[int, int] = {}
         self.sought: set[int] = set()
-        self.order = sorted(range(len(self.slots)), key=lambda n: len(line.all_slots[n][0]))
+        self.order = sorted(range(len(self.slots)), key=lambda n: line.all_slots[n].breadth)
         self.later = sorted(((job.due(line.now), job.id) for job in line.waiting), reverse=True)
         granted = [_occupant(call) for call in line.calls if call.granted_at is not None]
         for occupant in (*line.running, *granted):
@@ -292,14 +292,14 @@ class Simulation:
         return capacity
 
     def _claim(self) -> None:
-        """Claims for every worker with a free slot; workers with the fewest tasks come first."""
+        """Claims for every worker with a free slot; workers with the fewest tasks and tenants come first."""
         if self._paused(0):
             return
         capacity = self._capacity()
         for worker_slots in self.order:
             if self.slots[worker_slots] > 0:
                 capacity.begin_claim()
-                for pick in self._plan(self.slots[worker_slots], self.line.all_slots[worker_slots][0], capacity):
+                for pick in self._plan(self.slots[worker_slots], self.line.all_slots[worker_slots], capacity):
                     self._start(self.waiting.pop(pick.job_id), worker_slots)
 
     def _ready(self) -> Iterator[Bucket]:
@@ -311,13 +311,14 @@ class Simulation:
         until = self.line.paused.get(tenant_id, 0)
         return until is None or until > self.time
 
-    def _plan(self, count: int, tasks: frozenset[str], capacity: Capacity) -> list[Pick]:
+    def _plan(self, count: int, worker: WorkerSlots, capacity: Capacity) -> list[Pick]:
         every = list(self._ready())
-        ready = [b for b in every if b.task in tasks and (capacity.has_room(b) or capacity.has_room_for_members(b))]
+        open_buckets = (b for b in every if capacity.has_room(b) or capacity.has_room_for_members(b))
+        ready = [b for b in open_buckets if worker.claims_from(b)]
         if not ready:
             return []
         turns = self.turns if len({b.tenant_id for b in every}) > 1 else None
-        others = [b for b in every if b.task not in tasks]
+        others = [b for b in every if not worker.claims_from(b)]
         if self.line.aging is None:
             picks = select_jobs(count, ready, capacity, self._places, others, turns)
         else:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
@@ -172,13 +173,38 @@ def queued_job(job: JobRecord) -> QueuedJob:
 class WorkerSlots:
     """A living worker: its tasks, its free slots, and those that the next claims leave.
 
-    `waits` means that each of its running jobs waits for the end of another job.
+    `waits` means that each of its running jobs waits for the end of another job. `tenants` are the tenants that it
+    serves; None stands for all.
     """
 
     tasks: frozenset[str]
     free: int = 0
     left: int = 0
     waits: bool = False
+    tenants: frozenset[int] | None = None
+
+    @property
+    def serves(self) -> Callable[[Bucket], bool] | None:
+        """Returns the test of a bucket's tenant; None if the worker serves all tenants."""
+        return None if self.tenants is None else self._serves_tenant
+
+    def _serves_tenant(self, bucket: Bucket) -> bool:
+        return self.tenants is None or bucket.tenant_id in self.tenants
+
+    def claims_from(self, bucket: Bucket) -> bool:
+        """Returns True if the worker knows the bucket's task and serves its tenant."""
+        return bucket.task in self.tasks and self._serves_tenant(bucket)
+
+    @property
+    def breadth(self) -> tuple[int, float]:
+        """Returns the number of its tasks and of its tenants; the workers with the fewest claim first."""
+        return len(self.tasks), math.inf if self.tenants is None else len(self.tenants)
+
+    def within(self, other: WorkerSlots) -> bool:
+        """Returns True if the other worker claims every job that this one claims."""
+        if not self.tasks <= other.tasks:
+            return False
+        return other.tenants is None or (self.tenants is not None and self.tenants <= other.tenants)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +214,8 @@ class QueueSnapshot:
     The field after `pause` is the pause of all queues. `line` is the beginning of the queue in order; a job outside it
     is further back. `buckets` has the tasks and lanes of its jobs. `picks` are the jobs that the next claims will
     choose, also those of other tenants. `held` has the instants at which jobs became PAUSED or ERROR. `tenant` is the
-    load of the whole tenant if it has a limit.
+    load of the whole tenant if it has a limit. `all_slots` are the workers that serve the tenant; `elsewhere` is the
+    number of workers that serve other tenants only.
     """
 
     now: int
@@ -205,6 +232,7 @@ class QueueSnapshot:
     held: Mapping[int, int] = field(default_factory=dict)
     tenant: LaneLoad | None = None
     inactive: Inactive | None = None
+    elsewhere: int = 0
     picked: frozenset[int] = field(init=False, repr=False, compare=False)
     places: Mapping[int, int] = field(init=False, repr=False, compare=False)
     alike: Collection[list[int]] = field(init=False, repr=False, compare=False)

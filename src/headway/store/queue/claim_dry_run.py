@@ -192,11 +192,8 @@ class ClaimDryRun(ClaimSource):
     def resumed(self, targets: Collection[int]) -> set[int]:
         return super().resumed(targets) - self.taken_targets
 
-    def served(self) -> tuple[set[str], int]:
-        free = [worker_slots for worker_slots in self.all_slots if worker_slots.left > 0]
-        return {task for worker_slots in free for task in worker_slots.tasks}, sum(
-            worker_slots.left for worker_slots in free
-        )
+    def free_slots(self) -> list[WorkerSlots]:
+        return [worker_slots for worker_slots in self.all_slots if worker_slots.left > 0]
 
     def capacity(self) -> Capacity:
         capacity = super().capacity()
@@ -223,24 +220,24 @@ class ClaimDryRun(ClaimSource):
     # --- claiming ---
 
     def play(self) -> tuple[Capacity, list[Pick]]:
-        """Lets every worker with a free slot claim, those with the fewest tasks first.
+        """Lets every worker with a free slot claim, those with the fewest tasks and tenants first.
 
         Returns the capacity before the claims, and the jobs that they take.
         """
         free = [number for number, worker_slots in enumerate(self.all_slots) if worker_slots.free > 0]
         before: Capacity | None = None
         picks: list[Pick] = []
-        done: list[frozenset[str]] = []
-        for number in sorted(free, key=lambda number: len(self.all_slots[number].tasks)):
-            tasks = self.all_slots[number].tasks
-            if not self.reserved and not self._shares() and any(tasks <= others for others in done):
-                continue  # a worker with at least these tasks left slots free
+        done: list[WorkerSlots] = []
+        for number in sorted(free, key=lambda number: self.all_slots[number].breadth):
+            worker_slots = self.all_slots[number]
+            if not self.reserved and not self._shares() and any(worker_slots.within(other) for other in done):
+                continue  # a worker with at least these tasks and tenants left slots free
             granted = {one.id for one in self.reserved if one.granted_at is not None}
             capacity = self._capacity_now()
             before = before or capacity.copy()
             picks += self._claim(number, capacity, granted)
             if self.all_slots[number].left > 0:
-                done.append(tasks)
+                done.append(worker_slots)
         return before or self._capacity_now(), picks
 
     def _shares(self) -> bool:
@@ -255,7 +252,9 @@ class ClaimDryRun(ClaimSource):
 
     def _claim(self, number: int, capacity: Capacity, granted: Collection[int]) -> list[Pick]:
         worker_slots = self.all_slots[number]
-        picks = select.pick_open(self, capacity, worker_slots.tasks.__contains__, worker_slots.left)
+        picks = select.pick_open(
+            self, capacity, worker_slots.tasks.__contains__, worker_slots.left, worker_slots.serves
+        )
         self.all_slots[number] = replace(worker_slots, left=worker_slots.left - len(picks))
         for one in self.reserved:
             if one.granted_at is not None and one.id not in granted:

@@ -10,14 +10,14 @@ from typing import NamedTuple
 from headway.model.event import NewEvent
 from headway.model.jobs.job import Actor, Carried, Claim
 from headway.model.jobs.states import State
-from headway.model.queue.capacity import Capacity
+from headway.model.queue.capacity import Bucket, Capacity
 from headway.model.queue.select import Pick, Turns, last_turns
 from headway.store import events
 from headway.store.db import Call, Row, Tx
 from headway.store.queue import targets
 from headway.store.queue.claim_snapshot import Likely, View, look
 from headway.store.queue.lanes import BucketCache
-from headway.store.queue.select import ClaimSource, Knows, may_grant, open_capacity, pick, pick_open
+from headway.store.queue.select import ClaimSource, Knows, Serves, may_grant, open_capacity, pick, pick_open
 from headway.store.round_trip import Pending
 
 # Like `Claim._make`, in a third of its time.
@@ -94,12 +94,14 @@ def _choose_heads(tx: Tx, found: Sequence[Row]) -> set[int]:
     return targets.choose_heads(tx, touched)
 
 
-def has_claimable_work(tx: Tx, view: View, lanes: BucketCache, knows: Knows, count: int) -> bool:
+def has_claimable_work(tx: Tx, view: View, lanes: BucketCache, knows: Knows, count: int, serves: Serves = None) -> bool:
     """Returns True if `claim` would find something to settle, to grant or to claim now.
 
     Reads only and needs no lock. If there is something to settle, the ready jobs may be others than they seem.
     """
-    return needs_settling(tx, view, lanes) or may_grant(tx, view, lanes) or bool(pick(tx, view, lanes, knows, count))
+    if needs_settling(tx, view, lanes) or may_grant(tx, view, lanes):
+        return True
+    return bool(pick(tx, view, lanes, knows, count, serves=serves))
 
 
 def needs_settling(tx: Tx, view: View, lanes: BucketCache) -> bool:
@@ -116,6 +118,7 @@ def claim(
     actor: Actor,
     knows: Knows,
     slots: Sequence[int],
+    serves: Serves = None,
     freed: bool = False,
 ) -> ClaimPlan | None:
     """Grants reservations, then picks jobs for the free slots. Returns None if there is nothing to claim.
@@ -127,9 +130,11 @@ def claim(
         return None
     source = ClaimSource(tx, view, lanes)
     capacity = open_capacity(source, grant=True)
-    picks = pick_open(source, capacity, knows, len(slots)) if slots else []
-    if freed and not tx.database.one_writer and _left_to_others(source, capacity, knows, full=len(picks) == len(slots)):
-        tx.wake()
+    picks = pick_open(source, capacity, knows, len(slots), serves) if slots else []
+    if freed and not tx.database.one_writer:
+        full = len(picks) == len(slots)
+        if _left_to_others(source, capacity, lambda b: full or not (knows(b.task) and (serves is None or serves(b)))):
+            tx.wake()
     if not picks:
         return None
     if view.streaks or view.target_streaks:
@@ -137,14 +142,14 @@ def claim(
     return take(tx, worker_id, actor, [one.job_id for one in picks], slots, turns=last_turns(picks))
 
 
-def _left_to_others(source: ClaimSource, capacity: Capacity, knows: Knows, *, full: bool) -> bool:
-    """Returns True if capacity is left for a job that this worker does not take.
+def _left_to_others(source: ClaimSource, capacity: Capacity, leaves: Callable[[Bucket], bool]) -> bool:
+    """Returns True if capacity is left for a job of a bucket that this worker leaves.
 
     Only capacity that may be new counts.
     """
     if 0 in source.view.paused:
         return False
-    waiting = (b for b in source.ready() if b.tenant_id not in source.view.paused and (full or not knows(b.task)))
+    waiting = (b for b in source.ready() if b.tenant_id not in source.view.paused and leaves(b))
     return any(
         (
             capacity.has_room(b)

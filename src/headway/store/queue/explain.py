@@ -65,7 +65,7 @@ class RunningClaim(NamedTuple):
 class ExplainInputs:
     """Everything that explains a set of jobs, read once.
 
-    `hands` are the live workers by number. `known` are the workers whose running jobs are expected to end normally.
+    `all_slots` are the live workers by number. `known` are the workers whose running jobs are expected to end normally.
     `first`: the jobs are the beginning of the queue itself.
     """
 
@@ -108,6 +108,11 @@ class ExplainInputs:
     def _snapshot(self) -> QueueSnapshot:
         pauses = {owner: Pause(*facts) for owner, *facts in self.tx.run("pauses", tenant_id=self.tenant_id)}
         held = [job.id for job in self.asked if job.status in (State.PAUSED, State.ERROR)]
+        own = [
+            worker_slots
+            for worker_slots in self.dry_run.all_slots
+            if worker_slots.tenants is None or self.tenant_id in worker_slots.tenants
+        ]
         return QueueSnapshot(
             self.now,
             self.tenant_id,
@@ -116,12 +121,13 @@ class ExplainInputs:
             self._lanes(),
             self._targets(),
             self.reservations,
-            tuple(self.dry_run.all_slots),
+            tuple(own),
             tuple(job._replace(open=self._is_open(job)) for job in self.line if queued(job, self.now)),
             self.buckets,
             tuple(self.picks),
             dict(self.tx.run("held_since", ids=json.dumps(held))) if held else {},
             *self._tenant(),
+            elsewhere=len(self.dry_run.all_slots) - len(own),
         )
 
     def _tenant(self) -> tuple[LaneLoad | None, Inactive | None]:
@@ -210,7 +216,7 @@ class ExplainInputs:
             line,
             buckets,
             [self._occupant(one, bucket) for one, bucket in self._running()],
-            [(worker_slots.tasks, worker_slots.free) for worker_slots in self.dry_run.all_slots],
+            self.dry_run.all_slots,
             view.capacity,
             self.reservations,
             view.paused,

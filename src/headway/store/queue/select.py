@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Collection, Sequence
 
 from headway.clock import micros
+from headway.model.explain.snapshot import WorkerSlots
 from headway.model.queue import capacity as rules
 from headway.model.queue.capacity import Bucket, Capacity, Reserved, capacity_of
 from headway.model.queue.place import place_of
@@ -19,8 +20,11 @@ from headway.store.queue import reservations
 from headway.store.queue.claim_snapshot import Places, View, levels_of
 from headway.store.queue.lanes import BucketCache
 from headway.store.queue.reservations import Active
+from headway.store.workers import served_tenants
 
 Knows = Callable[[str], bool]
+# Decides if a worker serves a bucket's tenant, besides its tasks. None stands for all tenants.
+Serves = Callable[[Bucket], bool] | None
 # From MANY buckets on, the front of the queue is read before the first jobs of each bucket: twice as many jobs as the
 # claim can take, and SPARE more.
 MANY, SPARE = 16, 8
@@ -70,10 +74,10 @@ class ClaimSource:
         """Returns the targets whose holder was resumed and waits for its next claim."""
         return {target for (target,) in self.tx.run("resumed_targets", ids=json.dumps(sorted(targets)))}
 
-    def served(self) -> tuple[set[str], int]:
-        """Returns the tasks of live workers with free slots, and the free slots."""
+    def free_slots(self) -> list[WorkerSlots]:
+        """Returns the live workers with free slots."""
         found = self.tx.run("served_now")
-        return {task for tasks, _ in found for task in json.loads(tasks)}, sum(free for _, free in found)
+        return [WorkerSlots(frozenset(json.loads(tasks)), n, n, tenants=served_tenants(ids)) for tasks, n, ids in found]
 
     def turns(self, tenants: Collection[int]) -> dict[int, int]:
         """Returns the last turns of tenants; key 0 has the last number given."""
@@ -113,7 +117,9 @@ class ClaimSource:
         return lanes, {target for _, target in self.heads(wanted)} if wanted else set()
 
 
-def pick(tx: Tx, view: View, lanes: BucketCache, knows: Knows, count: int, *, grant: bool = False) -> list[Pick]:
+def pick(
+    tx: Tx, view: View, lanes: BucketCache, knows: Knows, count: int, *, serves: Serves = None, grant: bool = False
+) -> list[Pick]:
     """Returns the next jobs that may run, in queue order.
 
     With `grant`, the claim lock is held, and reservations are granted first.
@@ -121,7 +127,7 @@ def pick(tx: Tx, view: View, lanes: BucketCache, knows: Knows, count: int, *, gr
     if not view.reservations and (0 in view.paused or not view.ready):
         return []
     source = ClaimSource(tx, view, lanes)
-    return pick_open(source, open_capacity(source, grant=grant), knows, count)
+    return pick_open(source, open_capacity(source, grant=grant), knows, count, serves)
 
 
 def open_capacity(source: ClaimSource, *, grant: bool) -> Capacity:
@@ -132,27 +138,35 @@ def open_capacity(source: ClaimSource, *, grant: bool) -> Capacity:
     return _close_reserved(source, reserved)
 
 
-def pick_open(source: ClaimSource, capacity: Capacity, knows: Knows, count: int) -> list[Pick]:
-    """Picks the next jobs with capacity, and takes it from `capacity`."""
+def pick_open(source: ClaimSource, capacity: Capacity, knows: Knows, count: int, serves: Serves = None) -> list[Pick]:
+    """Picks the next jobs with capacity, and takes it from `capacity`.
+
+    Jobs of tenants that the worker does not serve are like those of tasks that it does not know.
+    """
     view, aging = source.view, source.lanes.concurrency.aging
     if 0 in view.paused:
         return []
     paused, ready = view.paused, source.ready()
     capacity.barred |= view.barred
     turns = _turns(source, ready)
+    served = ready if serves is None else list(filter(serves, ready))
     if turns is None and aging is None and len(ready) > MANY and not capacity.sharing.joinable:
-        picks = _from_the_front(source, ready, capacity, knows, count)
+        picks = _from_the_front(source, served, capacity, knows, count)
         if picks is not None:
             return picks
-    open_buckets = [b for b in ready if capacity.has_room(b) and b.tenant_id not in paused and knows(b.task)]
+    open_buckets = [b for b in served if capacity.has_room(b) and b.tenant_id not in paused and knows(b.task)]
     if capacity.sharing.joinable:
         open_buckets += [
-            b for b in ready if capacity.has_room_for_members(b) and b.tenant_id not in paused and knows(b.task)
+            b for b in served if capacity.has_room_for_members(b) and b.tenant_id not in paused and knows(b.task)
         ]
     if not open_buckets:
         return []
-    # Jobs of other workers' tasks may wait for a lane that stages share.
-    others = [b for b in ready if b.tenant_id not in paused and not knows(b.task)] if capacity.sharing.stages else []
+    # Jobs of other workers' tasks and tenants may wait for a lane that stages share.
+    others: list[Bucket] = []
+    if capacity.sharing.stages:
+        others = [
+            b for b in ready if b.tenant_id not in paused and not (knows(b.task) and (serves is None or serves(b)))
+        ]
     if aging is not None:
         aged = Aging(micros(aging), view.now)
         return select_aged(count, open_buckets, capacity, source.levels, aged, others, turns)
@@ -265,8 +279,16 @@ def _would_go_first(source: ClaimSource, found: Sequence[Active]) -> tuple[set[i
     tired, tired_targets = reservations.tired(found, source.view.streaks, source.view.target_streaks)
     if not tired and not tired_targets:
         return set(), set()
-    tasks, free = source.served()
-    picks = pick_open(source, _close_reserved(source, found), tasks.__contains__, free)
+    all_slots = source.free_slots()
+    tasks = {task for worker_slots in all_slots for task in worker_slots.tasks}
+    serves = None if all(worker_slots.tenants is None for worker_slots in all_slots) else _any_of(all_slots)
+    free = sum(worker_slots.left for worker_slots in all_slots)
+    picks = pick_open(source, _close_reserved(source, found), tasks.__contains__, free, serves)
     on = {one.job_id for one in picks}
     heads = source.heads(tired_targets) if tired_targets else []
     return {lane for one in picks for lane in one.bucket.lanes} & tired, {t for job_id, t in heads if job_id in on}
+
+
+def _any_of(all_slots: Sequence[WorkerSlots]) -> Serves:
+    """Returns True for a bucket that at least one of these workers claims from."""
+    return lambda bucket: any(worker_slots.claims_from(bucket) for worker_slots in all_slots)

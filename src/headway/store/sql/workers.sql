@@ -2,8 +2,8 @@
 
 -- name: add_worker
 -- Repeated after a commit whose answer was lost, it finds the row and inserts nothing.
-insert into hw_worker (id, host, boot, pid, process_start, slots, tasks, kind, started_at, beat_at, lease_until)
-values (:id, :host, :boot, :pid, :process_start, :slots, :tasks, :kind, {now}, {now}, {now} + :lease)
+insert into hw_worker (id, host, boot, pid, process_start, slots, tasks, tenants, kind, started_at, beat_at, lease_until)
+values (:id, :host, :boot, :pid, :process_start, :slots, :tasks, :tenants, :kind, {now}, {now}, {now} + :lease)
 on conflict (id) do nothing returning id;
 
 -- name: beat
@@ -18,9 +18,9 @@ select id, fence from hw_job where worker_id = :worker_id and status = {RUNNING}
 union all select id, 0 from hw_reservation where worker_id = :worker_id and finished_at is null;
 
 -- name: served_now
--- Live workers with free slots: tasks and number of free slots.
-select s.tasks, s.free from (
-  select w.tasks, w.slots - (select count(*) from hw_job j where j.status = {RUNNING} and j.worker_id = w.id) as free
+-- Live workers with free slots: tasks, number of free slots, and the tenants that they serve (null means all).
+select s.tasks, s.free, s.tenants from (
+  select w.tasks, w.tenants, w.slots - (select count(*) from hw_job j where j.status = {RUNNING} and j.worker_id = w.id) as free
   from hw_worker w where w.gone_at is null and w.state = 'live' and w.note is null and w.kind = 'worker' and w.lease_until > {now}) s
 where s.free > 0;
 

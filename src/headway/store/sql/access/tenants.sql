@@ -4,6 +4,9 @@
 select id, name, created_at, active, max_queued, max_running, max_schedules, paused_at, paused_until, version, allow
 from hw_tenant where name = :name and id > 0;
 
+-- name: tenant_names
+select id, name from hw_tenant where id in {ids};
+
 -- name: tenant_numbered
 select id, name, created_at, active, max_queued, max_running, max_schedules, paused_at, paused_until, version, allow
 from hw_tenant where id = :id and id > 0;

@@ -227,7 +227,7 @@ where w.status = {COMPLETED};
 
 -- name: shown_workers
 -- Workers that live, or were given up within a given time.
-select w.id, w.host, w.boot, w.pid, w.process_start, w.slots, w.tasks, w.state, w.started_at, w.beat_at, w.lease_until, w.gone_at, {now}, w.note
+select w.id, w.host, w.boot, w.pid, w.process_start, w.slots, w.tasks, w.state, w.started_at, w.beat_at, w.lease_until, w.gone_at, {now}, w.note, w.tenants
 from hw_worker w where w.kind = 'worker' and (w.gone_at is null or w.gone_at > {now} - :within) order by w.started_at, w.id;
 
 -- name: events_of
