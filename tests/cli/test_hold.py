@@ -94,6 +94,8 @@ def test_what_the_program_leaves_behind_ends_with_it(cli: Here, site: App) -> No
         (("--target", "desk-1"), 2, "program is missing"),
         (("gpu", "--", ""), 2, "program is missing"),
         (("g\npu", "--", "true"), 2, "control characters"),
+        (("gpu", "remote", "--", "true"), 2, "remote is a second one"),
+        (("gpu", "--target", "desk-1", "--", "true"), 2, "a resource or a target"),
         (("gpu", "--wait", "soon", "--", "true"), 2, "--wait"),
         (("gpu", "--", "no-such-program"), 127, "no-such-program"),
         (("gpu", "--", "/etc/passwd"), 127, "/etc/passwd"),
@@ -105,6 +107,29 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
     cli("hold", *args).refused(code, words)
     assert held(site.database) == []
     assert callers(site.database) == []
+
+
+def test_without_a_resource_the_next_slot_is_held(cli: Here, site: App) -> None:
+    said = hold(cli, "--", "sh", "-c", "echo in; exit 3", "--", "more")
+    assert (said.code, said.out) == (3, "in\n")
+    (made,) = held(site.database)
+    listed = cli("reservations", "ls", "--json").data["items"]
+    assert [(one["reservation_id"], one["lanes"], one["status"]) for one in listed] == [
+        (made.id, ["global"], "RELEASED")
+    ]
+    shown = cli("reservations", "show", made.id).done().out
+    assert "global" in shown
+    assert "RELEASED" in shown
+    assert cli("reservations", "ls", "--status", "active", "--json").data["items"] == []
+    cli("reservations", "ls", "--status", "soon").refused(2, "use ACTIVE, RELEASED, EXPIRED")
+    cli("reservations", "show", 77).refused(3, "no reservation 77")
+    mine = site.client.reserve(resources=["gpu"])
+    assert "gpu" in cli("reservations", "ls").done().out
+    cli("reservations", "release", mine.id).done()
+    assert site.client.reservation(mine.id).status == "RELEASED"
+    limits.settle(site.database, Concurrency("per_task"), {}, actor=SYSTEM, adopt=True)
+    cli("hold", "--", "true").refused(2, "no lane is shared by all tasks")
+    assert cli("verify", "--quiet").done().out == ""
 
 
 # --- waiting ------------------------------------------------------------------------------------------------------

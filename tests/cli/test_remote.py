@@ -231,6 +231,12 @@ def test_doing(cli: Here, site: Site, there: There) -> None:
     there("targets", "resume", "desk-1").done()
     assert there("limits", "set", "global", 3, "--json").done().data["limit"] == 3
 
+    place = site.app.client.reserve().id
+    same(cli, there, "reservations", "ls", "--status", "active")
+    same(cli, there, "reservations", "show", place)
+    assert there("reservations", "release", place, "--json").done().data["status"] == "RELEASED"
+    same(cli, there, "reservations", "release", place)
+
     fog = there("templates", "create", "fog", "--task", "shop.greet", "name=fog", "--json").done().data
     shown = cli("templates", "show", "fog", "--json").data
     assert fog == {name: shown[name] for name in fog}

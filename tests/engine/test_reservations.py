@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from headway.model.jobs.job import SYSTEM, Reservation
 from headway.model.jobs.outcome import Completed
 from headway.model.queue.policies import Concurrency
 from headway.store import workers
+from headway.verify import check
 from tests.support.life import Life
 from tests.support.survivors import left_behind
 from tests.support.waiting import until
@@ -80,6 +82,48 @@ def test_all_or_nothing(life: Life) -> None:
     assert remote.granted_at is not None
 
 
+def test_without_a_resource_it_is_the_next_slot_of_the_policys_lane(life: Life) -> None:
+    claim = life.claim(life.enqueue())
+    later = life.enqueue()
+    one = life.client.reserve(ttl="1m")
+    assert one.granted_at is None
+    life.end(claim, Completed())
+    assert life.pick(5) == [], "the reservation goes before the queue"
+    assert life.client.renew_reservation(one.id).granted_at is not None
+    life.client.release_reservation(one.id)
+    assert life.pick(5) == [later]
+    assert check(life.database).findings == []
+
+
+@pytest.mark.parametrize(
+    "policy", ["per_task", "tests.support.own_policies.NoLanes", "tests.support.own_policies.ByLetter"]
+)
+def test_a_policy_without_a_lane_for_all_tasks_has_no_next_slot(life: Life, policy: str) -> None:
+    limits.settle(life.database, Concurrency(policy), {}, actor=SYSTEM, adopt=True)
+    before = everything(life)
+    with pytest.raises(BadInput, match="name a resource or a target") as raised:
+        life.client.reserve()
+    assert raised.value.code == "no_shared_lane"
+    assert everything(life) == before
+
+
+def test_another_policy_gives_a_waiting_reservation_its_lanes(life: Life) -> None:
+    claim = life.claim(life.enqueue())
+    waits, resource = life.client.reserve(), life.client.reserve(resources=["gpu"])
+    (lane,) = life.sql("select id from hw_lane where kind = 'policy' and name = 'global'")
+    assert json.loads(waits.lanes) == list(lane)
+    limits.settle(life.database, Concurrency("per_resource"), {}, actor=SYSTEM, adopt=True)
+    assert life.client.renew_reservation(waits.id).lanes == waits.lanes, "the same lane is for all tasks here"
+    limits.settle(life.database, Concurrency("per_task"), {}, actor=SYSTEM, adopt=True)
+    after = life.client.renew_reservation(waits.id)
+    assert (after.lanes, after.granted_at is not None) == ("[]", True), "nothing is left to wait for"
+    assert life.client.reservation(resource.id).lanes == resource.lanes
+    kinds = "select kind from hw_event where thing = 'reservation' and thing_id = {} order by version"
+    assert [kind for (kind,) in life.sql(kinds.format(waits.id))][:2] == ["reservation.created", "reservation.relaned"]
+    life.end(claim, Completed())
+    assert check(life.database).findings == []
+
+
 def test_a_target_can_be_reserved(life: Life) -> None:
     job = life.enqueue(target="desk-1")
     one = life.client.reserve(target="desk-1")
@@ -92,7 +136,6 @@ def test_a_target_can_be_reserved(life: Life) -> None:
 @pytest.mark.parametrize(
     ("wish", "error", "words"),
     [
-        ({}, BadInput, "name a resource or a target"),
         ({"resources": ["gpu"], "ttl": "365d"}, BadInput, "at most 10m"),
         ({"resources": ["gpu"], "ttl": 601}, BadInput, "at most 10m"),
         ({"resources": ["gpu"], "ttl": 0}, BadInput, "more than 0"),

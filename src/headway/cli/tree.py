@@ -15,6 +15,7 @@ from headway.cli.commands.groups import groups
 from headway.cli.commands.jobs import jobs
 from headway.cli.commands.limits import limits
 from headway.cli.commands.queue import queue
+from headway.cli.commands.reservations import reservations
 from headway.cli.commands.runs import runs
 from headway.cli.commands.schedules import schedules
 from headway.cli.commands.targets import targets
@@ -63,6 +64,7 @@ def build() -> TyperGroup:
         "targets": targets,
         "webhooks": webhooks,
         "limits": limits,
+        "reservations": reservations,
         "tokens": tokens,
         "tenants": tenants,
         "workers": status.workers,

@@ -19,7 +19,7 @@ routes = Routes("reservations")
 
 @routes.post("/api/reservations", answer=ReservationSchema, status=201, creates=True)
 def create(here: Here, body: NewReservationBody) -> Response:
-    """Reserve the next slot of some resources, of a target, or of both.
+    """Reserve the next slot of some resources, of a target, or of both; without them, of the policy's lane.
 
     The slot is held from `granted_at` on; renew the reservation before its ttl ends.
     """

@@ -258,7 +258,7 @@ class CallBody(Body):
 
 
 class NewReservationBody(Body):
-    """The next slot of some resources, of a target, or of both.
+    """The next slot of some resources, of a target, or of both; without them, of the policy's lane.
 
     It expires `ttl` after its last renewal.
     """

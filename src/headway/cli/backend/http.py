@@ -6,7 +6,7 @@ from headway.cli.backend.connection import Link
 from headway.cli.backend.http_access import HttpTenants, HttpTokens, HttpWebhooks
 from headway.cli.backend.http_groups import HttpGroups, HttpSchedules, HttpTemplates
 from headway.cli.backend.http_jobs import HttpJobs
-from headway.cli.backend.http_queue import HttpQueue, HttpTargets
+from headway.cli.backend.http_queue import HttpQueue, HttpReservations, HttpTargets
 from headway.cli.output import Json
 from headway.model.manifest import Manifest
 from headway.store.paging import MAX_LIMIT
@@ -24,6 +24,7 @@ class HttpBackend:
         self.executions = HttpGroups(link, "execution")
         self.schedules = HttpSchedules(link)
         self.templates = HttpTemplates(link)
+        self.reservations = HttpReservations(link)
         self.tokens = HttpTokens(link)
         self.tenants = HttpTenants(link)
         self.webhooks = HttpWebhooks(link)

@@ -63,3 +63,22 @@ class HttpTargets:
 
     def release(self, name: str) -> Json:
         return self.link.post(f"/api/targets/{part(name)}/release")
+
+
+class HttpReservations:
+    """Reservations over HTTP."""
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+
+    def page(self, status: str | None, limit: int, cursor: str | None) -> Json:
+        def read(count: int, cursor: str | None) -> Json:
+            return self.link.get("/api/reservations", **given(status=status), limit=count, cursor=cursor)
+
+        return fill(read, limit, cursor)
+
+    def get(self, number: int) -> Json:
+        return self.link.get(f"/api/reservations/{number}")
+
+    def release(self, number: int) -> Json:
+        return self.link.delete(f"/api/reservations/{number}")

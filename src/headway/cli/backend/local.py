@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headway.cli.backend.local_access import LocalTenants, LocalTokens, LocalWebhooks
     from headway.cli.backend.local_groups import LocalGroups, LocalSchedules, LocalTemplates
     from headway.cli.backend.local_queue import LocalQueue, LocalTargets
+    from headway.cli.backend.local_reservations import LocalReservations
     from headway.config import Settings
     from headway.engine.client.client import Client
     from headway.model.manifest import Manifest
@@ -113,6 +114,12 @@ class LocalBackend:
         from headway.cli.backend.local_access import LocalTokens
 
         return LocalTokens(self)
+
+    @cached_property
+    def reservations(self) -> LocalReservations:
+        from headway.cli.backend.local_reservations import LocalReservations
+
+        return LocalReservations(self)
 
     @cached_property
     def tenants(self) -> LocalTenants:

@@ -18,6 +18,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from headway.cli.command import Invocation, command
 
@@ -30,16 +31,32 @@ if TYPE_CHECKING:
 NOT_FOUND, NOT_RUNNABLE = 127, 126
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 NONE: list[str] = []
-USAGE = "headway hold RESOURCE -- CMD…, or headway hold --target NAME -- CMD…"
+USAGE = "headway hold RESOURCE -- CMD…, headway hold --target NAME -- CMD…, or headway hold -- CMD… for the next slot"
+NEXT_SLOT = "the next slot"
+
+
+class _KeepDashes(TyperCommand):
+    """A command whose words keep the first `--`, which says where the program begins.
+
+    The context is Any, because typer has a private copy of its class.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if "--" in args:
+            args = [*args[: args.index("--")], "--", *args[args.index("--") :]]
+        return super().parse_args(ctx, args)
 
 
 def register(root: typer.Typer) -> None:
-    @command(root, "hold")
+    @command(root, "hold", cls=_KeepDashes)
     def hold(
         call: Invocation,
         words: Annotated[
             list[str] | None,
-            typer.Argument(metavar="[RESOURCE] -- CMD", help="Resource, and the program with its arguments."),
+            typer.Argument(
+                metavar="[RESOURCE] -- CMD",
+                help="Resource (none: the next slot of the policy's lane), and the program with its arguments.",
+            ),
         ] = None,
         targets: Annotated[
             list[str], typer.Option("--target", metavar="NAME", help="Target to hold instead of a resource.")
@@ -48,14 +65,15 @@ def register(root: typer.Typer) -> None:
             str | None, typer.Option(metavar="DURATION", help="Longest time to wait for it, like 5m.")
         ] = None,
     ) -> int:
-        """Run a program while a resource is reserved for it: headway hold ollama -- ollama run llama3"""
+        """Run a program while a slot is reserved for it: headway hold -- CMD, headway hold ollama -- CMD"""
         from headway.model.values.names import check_name
         from headway.model.values.times import seconds
 
         limit = None if wait is None else seconds(wait, field="--wait")
         target = _only_target(targets)
-        name, argv = _split(words or [], target)
-        check_name(name, field="RESOURCE" if target is None else "--target")
+        resource, argv = _split(words or [], target)
+        if (name := target or resource) is not None:
+            check_name(name, field="RESOURCE" if target is None else "--target")
         with call.local() as backend:
             _refuse_second(backend, argv[0])
             if (missing := _cannot_run(argv[0])) is not None:
@@ -82,14 +100,23 @@ def _refuse_second(backend: LocalBackend, program: str) -> None:
             raise BadInput(f"hold takes one resource, and {program} is a second one: {USAGE}", field="CMD")
 
 
-def _split(words: list[str], target: str | None) -> tuple[str, list[str]]:
-    """Splits the words into the name of the resource or target, and the program."""
+def _split(words: list[str], target: str | None) -> tuple[str | None, list[str]]:
+    """Splits the words into the name of the resource, None for no resource, and the program.
+
+    Without `--` the first word is the resource, unless a target is held.
+    """
     from headway.errors import BadInput
 
-    name, argv = (target, words) if target is not None else (words[0] if words else None, words[1:])
-    if name is None or not argv or not argv[0]:
+    dashes = words.index("--") if "--" in words else None
+    first = (0 if target is not None else 1) if dashes is None else dashes
+    names, argv = words[:first], words[first if dashes is None else first + 1 :]
+    if names and target is not None:
+        raise BadInput(f"hold takes a resource or a target, not {names[0]} and {target}: {USAGE}", field="CMD")
+    if len(names) > 1:
+        raise BadInput(f"hold takes one resource, and {names[1]} is a second one: {USAGE}", field="CMD")
+    if not argv or not argv[0]:
         raise BadInput(f"the resource or the program is missing: {USAGE}", field="CMD")
-    return name, argv
+    return (names[0] if names else None), argv
 
 
 def _cannot_run(program: str) -> str | None:
@@ -102,10 +129,11 @@ def _cannot_run(program: str) -> str | None:
 class _Hold:
     """Runs one program under one reservation."""
 
-    def __init__(self, call: Invocation, backend: LocalBackend, name: str, *, on_target: bool) -> None:
+    def __init__(self, call: Invocation, backend: LocalBackend, name: str | None, *, on_target: bool) -> None:
         self.call = call
         self.backend = backend
-        self.name = name
+        self.name = name or NEXT_SLOT
+        self.next_slot = name is None
         self.on_target = on_target
         self.process: subprocess.Popen[bytes] | None = None
         self.begun = False
@@ -132,12 +160,15 @@ class _Hold:
 
     def _request(self, argv: list[str]) -> ReservationRequest:
         from headway.engine.direct.reservations import ReservationRequest
-        from headway.store.queue.lanes import find_target, resource_lanes
+        from headway.store.queue.lanes import find_target, read_concurrency, resource_lanes
 
         tenant_id, holder = self.backend.tenant_id, f"{self.backend.client.actor.shown}: {os.path.basename(argv[0])}"
         with self.backend.read() as tx:
             if self.on_target:
                 return ReservationRequest(tenant_id, holder, target_id=find_target(tx, tenant_id, self.name)[0])
+            if self.next_slot:
+                read_concurrency(tx)[0].shared_lanes()  # refuses a policy without one before anything is stored
+                return ReservationRequest(tenant_id, holder)
             if self.name not in self.backend.client.lanes.defined:
                 resource_lanes(tx, [self.name])  # refuses an unknown resource before anything is stored
         return ReservationRequest(tenant_id, holder, resources=(self.name,))
@@ -180,6 +211,8 @@ class _Hold:
         ours = next((reserved for reserved in line if reserved.id == place.id), None)
         before = [other for other in line if ours is not None and other.id < ours.id and _meet(other, ours)]
         if not before:
+            if self.next_slot:
+                return "a running job has to end first"
             return "a job uses it, or it is paused" if self.on_target else "a job that uses it has to end first"
         return (
             "1 direct call or hold is ahead" if len(before) == 1 else f"{len(before)} direct calls or holds are ahead"

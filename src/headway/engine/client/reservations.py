@@ -23,8 +23,6 @@ LONGEST_TTL = 600.0
 
 def reserve(client: Client, *, resources: Sequence[str], target: str | None, ttl: float | str | None) -> Reservation:
     names, micros_to_live = check_resources(resources), _ttl(client, ttl)
-    if not names and target is None:
-        raise BadInput("name a resource or a target to reserve", field="resources")
     tenant_id, lanes = client.tenant_id, BucketCache(client.database, resources=client.lanes.defined)
 
     def work(tx: Tx) -> Reservation:

@@ -12,6 +12,8 @@ from headway.model.values.names import check_name
 
 GLOBAL = "global"
 BUILT_IN = ("global", "per_task", "per_resource")
+# Two names that a policy is asked about to see if its lanes depend on the task.
+SOME_TASKS = ("headway.hold", "other.task")
 
 
 class ConcurrencyPolicy(Protocol):
@@ -76,6 +78,22 @@ class Concurrency:
         if on_target and self.targets != "global":
             return ()
         return _ask(self.policy, task, tuple(resources))
+
+    def shared_lanes(self) -> tuple[str, ...]:
+        """Returns the lanes that the policy gives to any task without resources.
+
+        Refuses a policy that gives each task its own, or none.
+        """
+        remedy = "name a resource or a target to reserve"
+        try:
+            found, other = (_ask(self.policy, task, ()) for task in SOME_TASKS)
+        except BadInput as error:
+            text = f"the policy {self.policy} has no lane for a reservation without a task: {error}"
+            raise BadInput(text, hint=remedy, code="no_shared_lane", field="resources") from error
+        if not found or set(found) != set(other):
+            text = f"under the policy {self.policy}, no lane is shared by all tasks"
+            raise BadInput(text, hint=remedy, code="no_shared_lane", field="resources")
+        return found
 
 
 def _ask(policy: str, task: str, resources: Sequence[str]) -> tuple[str, ...]:

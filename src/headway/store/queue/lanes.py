@@ -185,9 +185,12 @@ class BucketCache:
     ) -> list[int]:
         """Returns the lanes of a direct call: those of a job of its task, as of now.
 
-        Without a task (an external program) it needs only its resources. The claim lock must be held.
+        Without a task (an external program) it needs only its resources; without a resource and a target too, the lanes
+        that the policy gives to any task. The claim lock must be held.
         """
         self.adopt(*read_concurrency(tx))
+        if task is None and not resources and not on_target:
+            return sorted(self.policy_lane(tx, tenant_id, name) for name in self.concurrency.shared_lanes())
         policy = [] if task is None else self._policy_lanes(tx, (tenant_id, task, tuple(resources), on_target))
         return sorted({*policy, *self._resource_lanes(tx, resources)})
 
@@ -315,12 +318,20 @@ def relane_all(tx: Tx, lanes: BucketCache, actor: Actor) -> int:
 def _relane_waiting(tx: Tx, lanes: BucketCache, actor: Actor) -> None:
     """Gives waiting reservations the lanes of the new policy.
 
-    A granted reservation keeps its lanes, as a running job does.
+    A granted reservation keeps its lanes, as a running job does. A reservation of the policy's lane is left without a
+    lane by a policy that has none for all tasks, and is granted at once.
     """
     known = _described(tx)
     for number, tenant_id, task, held, target_id in tx.run("waiting_reservations"):
         resources = sorted(known[lane][1] for lane in json.loads(held) if known[lane][0] == "resource")
-        wanted = lanes.needed(tx, tenant_id, task, resources, on_target=target_id is not None)
+        if task is None and (resources or target_id is not None):
+            continue  # it reserves nothing of the policy
+        try:
+            wanted = lanes.needed(tx, tenant_id, task, resources, on_target=target_id is not None)
+        except BadInput as error:
+            if error.code != "no_shared_lane":
+                raise
+            wanted = []  # nothing is left to wait for
         if wanted != json.loads(held):
             ((version,),) = tx.run("relane_reservation", id=number, lanes=json.dumps(wanted))
             data = json.dumps({"lanes": wanted})

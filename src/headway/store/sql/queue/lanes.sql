@@ -161,9 +161,9 @@ returning id;
 select id, tenant_id, lanes, target_id, granted_at, version, expires_at from hw_reservation where finished_at is null order by id;
 
 -- name: waiting_reservations
--- The direct calls that were not granted yet.
+-- The reservations that were not granted yet.
 select id, tenant_id, task, lanes, target_id from hw_reservation
-where finished_at is null and granted_at is null and task is not null order by id;
+where finished_at is null and granted_at is null order by id;
 
 -- name: relane_reservation
 update hw_reservation set lanes = :lanes, version = version + 1 where id = :id and finished_at is null and granted_at is null
