@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import getpass
+import math
 import os
 import socket
 import threading
@@ -234,7 +235,8 @@ class App:
                 settings, vault = self.settings, self.vault
                 times = settings.lease, settings.heartbeat, settings.recovery_interval
                 terms = HolderConfig(*times, settings.listen, vault.variables)
-                caller = Caller(self.client, terms, wait=settings.direct_wait, vault=vault)
+                wait = math.inf if settings.direct_wait is None else settings.direct_wait
+                caller = Caller(self.client, terms, wait=wait, vault=vault)
                 caller.open()
                 self._caller = caller
                 atexit.register(self._end_caller_of, os.getpid())

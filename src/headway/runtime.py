@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -149,7 +150,7 @@ def service(app: App, *, open_on_loopback: bool = True) -> Service:
         hosts=tuple(name.strip() for name in (settings.hosts or "").split(",") if name.strip()),
         open_on_loopback=open_on_loopback,
         artifacts=settings.artifacts,
-        direct_wait=settings.direct_wait,
+        direct_wait=math.inf if settings.direct_wait is None else settings.direct_wait,
         grace=settings.shutdown_grace,
         legacy_story=settings.legacy.story,
         legacy_research=settings.legacy.research,

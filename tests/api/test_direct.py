@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from headway import App, Context, Skip
+from headway.api.endpoints import direct
 from headway.api.schemas.common import PageSchema, ProblemSchema
 from headway.api.schemas.queue import ReservationSchema
 from headway.api.service import DIRECT_CALLS
@@ -78,15 +79,20 @@ def rows(site: Site) -> list[Reservation]:
         return reservations.listed(tx, site.app.client.tenant_id).items[::-1]
 
 
+def kept_calls(site: Site) -> dict[Any, Any]:
+    return dict(site.server.service.kept_calls)
+
+
 def waiting(site: Site) -> int:
     return len([one for one in rows(site) if one.finished_at is None and one.granted_at is None])
 
 
 @contextmanager
-def caller(site: Site, path: str, body: dict[str, Any]) -> Iterator[socket.socket]:
+def caller(site: Site, path: str, body: dict[str, Any], **headers: str) -> Iterator[socket.socket]:
     """A request on a socket of its own, whose answer nobody has read yet."""
     text = json.dumps(body).encode()
     head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(text)}"
+    head += "".join(f"\r\n{name.replace('_', '-')}: {value}" for name, value in headers.items())
     with socket.create_connection(("127.0.0.1", site.server.port), PATIENCE) as made:
         made.sendall(f"{head}\r\n\r\n".encode() + text)
         yield made
@@ -117,7 +123,7 @@ def test_what_is_wrong_with_a_call_is_said(site: Site) -> None:
         ("/api/direct/story.generat", {}, 404, None),
         ("/api/direct/story.generate", {"params": {}}, 422, "params.topic"),
         ("/api/direct/story.generate", {"params": {"topic": "x"}, "priority": 3}, 422, "priority"),
-        ("/api/direct/story.generate", {"params": {"topic": "x"}, "wait": "2h"}, 422, "wait"),
+        ("/api/direct/story.generate", {"params": {"topic": "x"}, "wait": "soon"}, 422, "wait"),
         ("/api/direct/story.generate", {"params": {"topic": "x"}, "resources": ["gpu"]}, 422, "resources"),
         ("/story/generate", {"subject": "x"}, 422, None),
         ("/story/generate", ["x"], 422, None),
@@ -184,6 +190,78 @@ def test_a_caller_that_goes_away_while_it_waits_gives_its_place_back(site: Site,
         doors.open.set()
         assert first.recv(12) == b"HTTP/1.1 200"
     assert doors.began == ["first"]
+
+
+def test_a_tasks_own_path_takes_a_wait_limit_in_a_header(site: Site) -> None:
+    busy, body = site.app.client.reserve(), {"topic": "fog"}
+    for headers in ({"Headway-Wait": "50ms"}, {"Prefer": "respond-async, wait=0"}):
+        late = site.http.post("/story/generate", json=body, headers=headers)
+        assert (late.status_code, late.json()["code"], late.headers["retry-after"]) == (503, "busy", "1")
+    options = {"params": body, "wait": 0}
+    late = site.http.post("/api/direct/story.generate", json=options, headers={"Headway-Wait": "1h"})
+    assert late.status_code == 503, "the body comes before the headers"
+    wrong = site.http.post("/story/generate", json=body, headers={"Headway-Wait": "soon"})
+    assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (422, "Headway-Wait")
+    assert waiting(site) == 0
+    with caller(site, "/story/generate", body, Headway_Wait="none") as patient:
+        until(lambda: waiting(site) == 1)
+        site.app.client.release_reservation(busy.id)
+        assert patient.recv(12) == b"HTTP/1.1 200"
+    told = site.http.post("/story/generate", json=body, headers={"Prefer": 'wait="60"; foo'})
+    assert (told.status_code, told.headers["preference-applied"]) == (200, "wait=60")
+    told = site.http.post("/story/generate", json=body, headers={"Prefer": "wait=soon"})
+    assert (told.status_code, "preference-applied" in told.headers) == (200, False)
+
+
+def test_a_caller_that_gave_up_gets_its_place_back_with_its_key(site: Site, doors: Doors) -> None:
+    key, body = {"Idempotency-Key": "k"}, {"word": "mine"}
+    busy = site.app.client.reserve()
+    with caller(site, "/stands", body, Idempotency_Key="k"):
+        until(lambda: waiting(site) == 1)
+    with ThreadPoolExecutor() as pool:
+        other = pool.submit(site.http.post, "/stands", json={"word": "other"})
+        until(lambda: waiting(site) == 2)
+        late = site.http.post("/stands", json=body, headers={**key, "Headway-Wait": "50ms"})
+        assert (late.status_code, late.json()["code"]) == (503, "busy")
+        assert "same Idempotency-Key" in late.json()["detail"]
+        reused = site.http.post("/stands", json={"word": "yours"}, headers=key)
+        assert (reused.status_code, reused.json()["code"]) == (422, "key_reused")
+        again = pool.submit(site.http.post, "/stands", json=body, headers=key)
+        doors.open.set()
+        site.app.client.release_reservation(busy.id)
+        assert (again.result(PATIENCE).json(), other.result(PATIENCE).json()) == ("mine", "other")
+    assert doors.began == ["mine", "other"]
+    told = site.http.post("/stands", json=body, headers=key)
+    assert (told.status_code, told.json(), doors.began) == (200, "mine", ["mine", "other"]), "its result was kept"
+    assert [one.outcome for one in rows(site)] == [None, "COMPLETED", "COMPLETED"]
+
+
+def test_a_call_goes_on_for_a_while_without_its_caller(
+    site: Site, doors: Doors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy, body = site.app.client.reserve(), {"word": "mine"}
+    with caller(site, "/stands", body, Idempotency_Key="k"):
+        until(lambda: waiting(site) == 1)
+    doors.open.set()
+    site.app.client.release_reservation(busy.id)
+    until(lambda: [one.outcome for one in rows(site)] == [None, "COMPLETED"])
+    told = site.http.post("/stands", json=body, headers={"Idempotency-Key": "k"})
+    assert (told.status_code, told.json(), doors.began) == (200, "mine", ["mine"])
+    monkeypatch.setattr(direct, "KEPT_SECONDS", 0.05)
+    busy = site.app.client.reserve()
+    with caller(site, "/stands", body, Idempotency_Key="other"):
+        until(lambda: waiting(site) == 1)
+    until(lambda: waiting(site) == 0)
+    assert (rows(site)[-1].outcome, rows(site)[-1].error) == ("ABANDONED", "the caller went away")
+    site.app.client.release_reservation(busy.id)
+    until(lambda: not any(call.attached == 0 and key[3] == "other" for key, call in kept_calls(site).items()))
+
+
+def test_a_caller_with_a_key_that_goes_away_stops_its_work(site: Site, doors: Doors) -> None:
+    with caller(site, "/stands", {"word": "first"}, Idempotency_Key="k"):
+        until(lambda: doors.began == ["first"])
+    until(lambda: doors.ended == ["first"])
+    until(lambda: rows(site)[0].outcome == "ABANDONED")
 
 
 def test_a_caller_that_goes_away_stops_its_work(site: Site, doors: Doors) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from headway.clock import Clock, SystemClock
 from headway.engine.client.client import Client
@@ -42,6 +42,7 @@ class ServiceConfig:
     # Accept requests of this machine without a token, while there is none.
     open_on_loopback: bool = True
     artifacts: Path = Path("headway-artifacts")
+    # In seconds; math.inf means no limit.
     direct_wait: float = 300.0
     grace: float = 30.0
     legacy_story: str = "story.generate"
@@ -57,6 +58,10 @@ class SettingInForce(NamedTuple):
     value: str
     source: str
     meaning: str
+
+
+# Tenant, actor, task and Idempotency-Key of a direct call.
+KeptPlace = tuple[int, str, str, str]
 
 
 class UnderWay(Protocol):
@@ -88,6 +93,8 @@ class Service:
         self.closing = threading.Event()
         self.direct_calls = threading.Semaphore(DIRECT_CALLS)
         self.under_way: set[UnderWay] = set()
+        # Direct calls with an Idempotency-Key. Only the event loop uses it.
+        self.kept_calls: dict[KeptPlace, Any] = {}
         self.metrics = Metrics(client.database)
         # State of the whole process. The supervisor replaces it, because it knows the other parts.
         self.health: Callable[[], Health] = lambda: ready(client.database)

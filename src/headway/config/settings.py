@@ -124,7 +124,9 @@ class Settings(_Frozen):
     reservation_ttl: SomeTime = Field(
         default=10 * _MINUTE, description="How long an outside program's reservation lasts after its last renewal"
     )
-    direct_wait: Duration = Field(default=300.0, description="How long a direct call may wait for its slot")
+    direct_wait: Annotated[Duration | None, OrNone] = Field(
+        default=300.0, description="How long a direct call may wait for its slot"
+    )
     aging: Annotated[Aging | None, OrNone] = Field(
         default=None, description='Each such interval of waiting adds 1 to the priority; "none" turns it off'
     )

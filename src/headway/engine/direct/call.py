@@ -55,7 +55,8 @@ _NUMBERS: Mapping[str, int] = logging.getLevelNamesMapping()
 class Direct:
     """One checked call.
 
-    `params` and `options` are JSON text; `wait` is the longest time it may wait for its reservation.
+    `params` and `options` are JSON text; `wait` is the longest time it may wait for its reservation, math.inf for no
+    limit.
     """
 
     spec: TaskSpec
@@ -121,6 +122,11 @@ class DirectCall:
         self.given_up: str | None = None
         self.closed: str | None = None
         self.handed_over = False
+
+    @property
+    def begun(self) -> bool:
+        """True if the call has its slot, or has ended."""
+        return self.running is not None or self.place.granted or self.ended.is_set()
 
     def abandon(self, why: str) -> None:
         """Gives the reservation back: the call stops waiting, or its work is stopped."""

@@ -19,7 +19,7 @@ from headway.model.jobs.job import ON_ERROR, ON_LOST, ON_SHUTDOWN, NewJob, Optio
 from headway.model.jobs.retry import RetryPolicy
 from headway.model.values.json import to_json
 from headway.model.values.names import check_budget, check_name, check_priority, check_resources
-from headway.model.values.times import instant, seconds
+from headway.model.values.times import instant, longest_wait, seconds
 from headway.model.webhooks.webhook import JOB_EVENTS, check_events, check_url
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class JobOptions:
             options["retry"] = retry_policy
         self.connection = connection
         self.name = None if name is None else check_name(name, field="name")
-        self.wait = None if wait is None else seconds(wait, field="wait")
+        self.wait = None if wait is None else longest_wait(wait, field="wait")
         self.webhook_url: str | None = options.get("webhook_url")
         only_jobs = {
             "priority": priority,

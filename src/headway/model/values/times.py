@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import UTC, datetime, timedelta
 
@@ -32,6 +33,13 @@ def seconds(value: object, *, field: str) -> float:
     if amount > MAX_SECONDS:
         refuse(field, f"is longer than 100 years: {_LIKE}")
     return float(amount)
+
+
+def longest_wait(value: object, *, field: str) -> float:
+    """Returns the longest time to wait, in seconds; math.inf for `none`, which means no limit."""
+    if value == math.inf or (isinstance(value, str) and value.strip().lower() == "none"):
+        return math.inf
+    return seconds(value, field=field)
 
 
 def _amount(value: object, field: str) -> float:
