@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
-from fastapi import Query, Response
+from fastapi import Path, Query, Response
 
 from headway.api.http.path_names import Name
-from headway.api.http.query import Id, Limit
+from headway.api.http.query import LARGEST, Limit
 from headway.api.http.routing import Here, RequestContext, Routes, answer
 from headway.api.schemas.common import PageSchema
 from headway.api.schemas.jobs import EventSchema, event_json
 from headway.store import templates
+from headway.store.db import Tx
 from headway.store.groups import advance as groups
 from headway.store.jobs import views as job_views
 from headway.store.queue import targets
 from headway.store.schedules import schedules
 from headway.store.webhooks import endpoints
 
+Find = Callable[[Tx, int, int], object]
+
 routes = Routes("history")
 After = Annotated[int, Query(ge=0, le=(1 << 31) - 1, description="`next` of the page before")]
 PAGE = PageSchema[EventSchema]
+
+
+def _group(kind: str, tx: Tx, tenant_id: int, number: int) -> object:
+    return groups.find(tx, number, tenant_id, kind)
+
+
+# Each noun with events under a number: the noun, its address, and the read that refuses a number of another tenant.
+NUMBERED: tuple[tuple[str, str, Find], ...] = (
+    ("group", "job-groups", partial(_group, "group")),
+    ("execution", "schedule-executions", partial(_group, "execution")),
+    ("schedule", "schedules", schedules.find),
+    ("template", "job-templates", templates.find),
+    ("webhook", "webhooks", endpoints.find),
+)
 
 
 def _page(here: RequestContext, thing: str, number: int, after: int, limit: int) -> Response:
@@ -31,44 +50,22 @@ def _page(here: RequestContext, thing: str, number: int, after: int, limit: int)
     return answer({"items": [event_json(here.shown(event)) for event in found], "next": more})
 
 
-@routes.get("/api/job-groups/{group_id}/events", answer=PAGE)
-def group_events(here: Here, group_id: Id, after: After = 0, limit: Limit = 200) -> Response:
-    """List the events of a group, oldest first."""
-    with here.read() as tx:
-        groups.find(tx, group_id, here.tenant_id, "group")
-    return _page(here, "group", group_id, after, limit)
+def _declare(thing: str, address: str, find: Find) -> None:
+    """Declares the address under which the events of a numbered thing are listed."""
+
+    def events(here: Here, number: int, after: After = 0, limit: Limit = 200) -> Response:
+        with here.read() as tx:
+            find(tx, here.tenant_id, number)
+        return _page(here, thing, number, after, limit)
+
+    events.__annotations__["number"] = Annotated[int, Path(alias=f"{thing}_id", ge=1, le=LARGEST)]
+    events.__name__ = f"{thing}_events"
+    events.__doc__ = f"List the events of {'an' if thing[0] in 'aeiou' else 'a'} {thing}, oldest first."
+    routes.get(f"/api/{address}/{{{thing}_id}}/events", answer=PAGE)(events)
 
 
-@routes.get("/api/schedule-executions/{execution_id}/events", answer=PAGE)
-def execution_events(here: Here, execution_id: Id, after: After = 0, limit: Limit = 200) -> Response:
-    """List the events of an execution, oldest first."""
-    with here.read() as tx:
-        groups.find(tx, execution_id, here.tenant_id, "execution")
-    return _page(here, "execution", execution_id, after, limit)
-
-
-@routes.get("/api/schedules/{schedule_id}/events", answer=PAGE)
-def schedule_events(here: Here, schedule_id: Id, after: After = 0, limit: Limit = 200) -> Response:
-    """List the events of a schedule, oldest first."""
-    with here.read() as tx:
-        schedules.find(tx, here.tenant_id, schedule_id)
-    return _page(here, "schedule", schedule_id, after, limit)
-
-
-@routes.get("/api/job-templates/{template_id}/events", answer=PAGE)
-def template_events(here: Here, template_id: Id, after: After = 0, limit: Limit = 200) -> Response:
-    """List the events of a template, oldest first."""
-    with here.read() as tx:
-        templates.find(tx, here.tenant_id, template_id)
-    return _page(here, "template", template_id, after, limit)
-
-
-@routes.get("/api/webhooks/{webhook_id}/events", answer=PAGE)
-def webhook_events(here: Here, webhook_id: Id, after: After = 0, limit: Limit = 200) -> Response:
-    """List the events of a webhook, oldest first."""
-    with here.read() as tx:
-        endpoints.find(tx, here.tenant_id, webhook_id)
-    return _page(here, "webhook", webhook_id, after, limit)
+for numbered in NUMBERED:
+    _declare(*numbered)
 
 
 @routes.get("/api/targets/{name:path}/events", answer=PAGE)
