@@ -205,20 +205,7 @@ class App:
     def client(self) -> Client:
         with self._lock:
             if self._client is None:
-                usual = self.settings.retry
-                retry = RetryPolicy(usual.max_attempts, usual.base_delay)
-                resources = self.settings.resources
-                self._client = Client(
-                    self.database,
-                    self.registry,
-                    actor=current_user(),
-                    tenant=self.tenant,
-                    retry=retry,
-                    resources=resources,
-                    reservation_ttl=self.settings.reservation_ttl,
-                    allow_private=self.settings.webhooks.allow_private,
-                    secrets=self.settings.secrets,
-                )
+                self._client = client_of(self, self.settings, self.database, self.tenant)
             return self._client
 
     @property
@@ -370,3 +357,18 @@ if TYPE_CHECKING:
         def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
         @overload
         def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+
+def client_of(app: App, settings: Settings, database: Database, tenant: str) -> Client:
+    """Returns a client of a database with an app's tasks, as these settings describe it."""
+    return Client(
+        database,
+        app.registry,
+        actor=current_user(),
+        tenant=tenant,
+        retry=RetryPolicy(settings.retry.max_attempts, settings.retry.base_delay),
+        resources=settings.resources,
+        reservation_ttl=settings.reservation_ttl,
+        allow_private=settings.webhooks.allow_private,
+        secrets=settings.secrets,
+    )

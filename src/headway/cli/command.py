@@ -99,9 +99,9 @@ class Invocation:
     @contextmanager
     def local(self, tasks: App | None = None) -> Iterator[LocalBackend]:
         """Opens an existing local database."""
-        from headway.app import App
+        from headway.app import App, client_of
         from headway.cli.backend.local import LocalBackend
-        from headway.cli.database.open import client_of, open_existing
+        from headway.cli.database.open import open_existing
 
         settings = self.settings()
         database = open_existing(settings)

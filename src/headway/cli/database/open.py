@@ -9,12 +9,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headway.app import App, current_user
+from headway.app import App
 from headway.config import masked
-from headway.engine.client.client import Client
 from headway.engine.tasks.registry import unknown_text
 from headway.errors import BadInput, Refused, Unreachable
-from headway.model.jobs.retry import RetryPolicy
 from headway.model.values.names import check_name
 from headway.store.db import Database, open_database
 from headway.store.migrations import refuse_newer, versions
@@ -125,21 +123,6 @@ def await_database(app: App, say: Callable[[str], None], *, wait: bool, begin: C
                 say(f"headway: {error}; trying again every {AGAIN_SECONDS:g} s")
                 logged = True
             time.sleep(AGAIN_SECONDS)
-
-
-def client_of(app: App, settings: Settings, database: Database, tenant: str = "default") -> Client:
-    retry = RetryPolicy(settings.retry.max_attempts, settings.retry.base_delay)
-    return Client(
-        database,
-        app.registry,
-        actor=current_user(),
-        tenant=tenant,
-        retry=retry,
-        resources=settings.resources,
-        reservation_ttl=settings.reservation_ttl,
-        allow_private=settings.webhooks.allow_private,
-        secrets=settings.secrets,
-    )
 
 
 # --- the app ------------------------------------------------------------------------------------------------------
