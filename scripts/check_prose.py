@@ -1,4 +1,4 @@
-"""Checks docstrings, comments and pages against docs/style.md; prints each place that breaks a rule.
+"""Checks docstrings, comments, messages and pages against docs/style.md; prints each place that breaks a rule.
 
 python scripts/check_prose.py [PATH ...]
 """
@@ -36,8 +36,9 @@ OLD_WORDS = {
 }
 OLD = re.compile(r"\b(" + "|".join(map(re.escape, OLD_WORDS)) + r")\b", re.IGNORECASE)
 
-# Python is parsed; of the others each line is read.
-CHECKED = {".py", ".html", ".js", ".css", ".md"}
+# Python is parsed; of SQL the comments are read, of the others each line.
+CHECKED = {".py", ".sql", ".html", ".js", ".css", ".md"}
+SQL_COMMENT = re.compile(r"--(.*)")
 # The page with the rules quotes sentences that break them.
 RULES = Path("docs", "style.md")
 # Names in quotation marks or after a dot are identifiers, not words.
@@ -61,6 +62,19 @@ def comments(text: str) -> Iterator[tuple[int, str]]:
             yield token.start[0], token.string.lstrip("# ")
 
 
+def messages(text: str) -> Iterator[tuple[int, str]]:
+    """Yields the line and the text of every message: what an error is raised with, a hint and a help text."""
+    for node in ast.walk(ast.parse(text)):
+        values = (
+            [word.value for word in node.keywords if word.arg in ("hint", "help")] if isinstance(node, ast.Call) else []
+        )
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            values += node.exc.args
+        for part in (part for value in values for part in ast.walk(value)):
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                yield part.lineno, part.value
+
+
 def mistakes(text: str) -> Iterator[tuple[int, str]]:
     """Yields the line and the reason of every sentence that breaks a rule."""
     for line, docstring in docstrings(text):
@@ -68,8 +82,8 @@ def mistakes(text: str) -> Iterator[tuple[int, str]]:
         if len(first) > FIRST_LINE + 40:
             yield line, f"the first line has {len(first)} characters: say what it does in {FIRST_LINE}"
         yield from sentences(line, docstring)
-    for line, comment in comments(text):
-        yield from sentences(line, comment)
+    for line, part in [*comments(text), *messages(text)]:
+        yield from sentences(line, part)
 
 
 def sentences(line: int, text: str) -> Iterator[tuple[int, str]]:
@@ -102,9 +116,16 @@ def markdown_mistakes(text: str) -> Iterator[tuple[int, str]]:
             yield from sentences(number, CODE.sub("code", line))
 
 
+def sql_mistakes(text: str) -> Iterator[tuple[int, str]]:
+    """Yields the line and the reason of every sentence in a comment that breaks a rule."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if comment := SQL_COMMENT.search(line):
+            yield from sentences(number, comment[1].strip())
+
+
 def check_of(path: Path) -> Callable[[str], Iterator[tuple[int, str]]]:
     """Returns the check for files of this kind."""
-    return {".py": mistakes, ".md": markdown_mistakes}.get(path.suffix, page_mistakes)
+    return {".py": mistakes, ".md": markdown_mistakes, ".sql": sql_mistakes}.get(path.suffix, page_mistakes)
 
 
 def files_below(root: Path) -> list[Path]:

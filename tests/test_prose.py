@@ -52,3 +52,14 @@ def test_the_files_of_the_dashboard_are_among_those_checked(tmp_path: Path) -> N
     for name in ("page.html", "live.js", "base.css", "module.py", "picture.svg"):
         (tmp_path / name).write_text("")
     assert [path.name for path in CHECK["files_below"](tmp_path)] == ["base.css", "live.js", "module.py", "page.html"]
+
+
+def test_messages_are_checked_for_headless_sentences() -> None:
+    raised = 'def f():\n    raise BadInput(f"{name}: nobody knows it", hint="ask whoever made it")\n'
+    assert [line for line, _ in CHECK["mistakes"](raised)] == [2, 2]
+    assert list(CHECK["mistakes"]('raise BadInput("the name is taken", hint="choose another one")\n')) == []
+
+
+def test_comments_of_sql_are_checked_for_headless_sentences() -> None:
+    text = "-- Who holds a target.\nselect 'nobody';\nselect 1; -- The holder of a target.\n"
+    assert [line for line, _ in CHECK["sql_mistakes"](text)] == [1, 1]

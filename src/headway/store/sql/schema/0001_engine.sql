@@ -132,7 +132,7 @@ create unique index hw_job_target_hold on hw_job (target_id) where target_id is 
 create unique index hw_job_key on hw_job (tenant_id, task, key) where key is not null and status <= 5;
 create unique index hw_job_auto_retry on hw_job (retry_of) where retry_auto = 1;
 create index hw_job_retries on hw_job (retry_of) where retry_of is not null;
--- Failures that an automatic retry should have followed, for the one who looks whether it did.
+-- Failures that an automatic retry should have followed, for the check that it did.
 create index hw_job_undecided on hw_job (id, finished_at) where status = 7 and exhausted = 0;
 create index hw_job_failed on hw_job (tenant_id, id) where status = 7;
 create index hw_job_finished on hw_job (finished_at) where finished_at is not null;
@@ -158,7 +158,7 @@ create table hw_result (
   body text not null
 );
 
--- What the work said about itself: progress, meters over the whole chain, the last checkpoint.
+-- Reports of the work about itself: progress, meters over the whole chain, the last checkpoint.
 create table hw_report (
   job_id {pkp},
   at bigint not null,

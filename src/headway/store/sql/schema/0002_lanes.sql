@@ -1,4 +1,4 @@
--- Who may run now: targets, lanes with a history, reservations, and a pause for everybody.
+-- Which jobs may run now: targets, lanes with a history, reservations, and a pause of all queues.
 
 create table hw_target (
   id {pk},
@@ -15,8 +15,8 @@ create table hw_target (
 create index hw_target_streak on hw_target (id) where streak > 0;
 create index hw_target_paused on hw_target (tenant_id) where paused_at is not null;
 
--- Targets whose jobs changed since their first job was chosen. Writers only add rows; whoever holds the claim lock
--- chooses anew and takes them away, so nobody who makes or changes a job waits for anybody.
+-- Targets whose jobs changed since their first job was chosen. Writers only add rows; the holder of the claim
+-- lock chooses anew and deletes them, so a transaction that makes or changes a job waits for no other.
 create table hw_touched (
   id {pk},
   target_id bigint not null
@@ -58,10 +58,10 @@ alter table hw_worker add column kind text not null default 'worker' check (kind
 -- The queue of one target in order; the first of each free target is open (gate = 1), at most one.
 create index hw_job_target on hw_job (target_id, priority desc, position, created_at, id) where target_id is not null and status = 2;
 create unique index hw_job_target_head on hw_job (target_id) where target_id is not null and gate = 1;
--- Who holds a target: running, held, or resumed and waiting for its next claim.
+-- The holder of a target: running, held, or resumed and waiting for its next claim.
 drop index hw_job_target_hold;
 create unique index hw_job_target_hold on hw_job (target_id)
   where target_id is not null and (status between 3 and 5 or (status = 2 and fence > 0));
 
--- Not a tenant: its pause is everybody's.
+-- Not a tenant: its pause closes all queues.
 insert into hw_tenant (id, name, created_at) values (0, '*', 0);

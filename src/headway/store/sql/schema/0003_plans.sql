@@ -38,7 +38,7 @@ create index hw_group_after on hw_group (after_id) where after_id is not null an
 create index hw_group_retries on hw_group (retry_of) where retry_of is not null;
 create index hw_group_finished on hw_group (finished_at) where finished_at is not null;
 create index hw_group_list on hw_group (tenant_id, kind, id);
--- One nominal time of a schedule fires once, whoever decides it.
+-- One nominal time of a schedule fires once, whichever scheduler decides it.
 create unique index hw_group_tick on hw_group (schedule_id, nominal_at) where schedule_id is not null and reason = 'tick';
 
 -- A member's name in its group; its params as they were before results of earlier steps were filled in; its template.

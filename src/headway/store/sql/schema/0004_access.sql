@@ -1,4 +1,4 @@
--- Who may come in, as whom, and what was answered before.
+-- Tenants, tokens, and the answers that were given under a key before.
 
 -- An inactive tenant's tokens are refused, its queue stands, its ticks are skipped. Limits: null is none.
 alter table hw_tenant add column active smallint not null default 1 check (active in (0, 1));

@@ -1,5 +1,5 @@
--- The outbox: whoever writes an event that somebody wants to be told of makes the delivery too. In force only while
--- somebody is to be told: see triggers/arm.postgres.sql.
+-- The outbox: the transaction that writes an event makes its deliveries too. In force only while a webhook or a job
+-- asks for deliveries: see triggers/arm.postgres.sql.
 create function hw_fill_outbox() returns trigger language plpgsql as $$
 begin
   insert into hw_delivery (tenant_id, endpoint_id, event_id, event, job_id, url, max_tries, due_at, created_at)

@@ -1,4 +1,4 @@
--- Webhooks: who is to be told what, what is on its way, and how each try went.
+-- Webhooks: the endpoints and their events, the deliveries under way, and the outcome of each try.
 
 -- `events` is JSON: names or prefixes with `*`; none means all. While the breaker is open, `probe_at` is when one
 -- delivery is tried again. Deleted endpoints stay for their deliveries.
@@ -26,7 +26,7 @@ create table hw_endpoint (
 );
 create index hw_endpoint_live on hw_endpoint (tenant_id, id) where deleted_at is null;
 
--- What signs the deliveries to addresses that jobs bring themselves, one for each tenant.
+-- The secrets that sign the deliveries to addresses that jobs bring themselves, one for each tenant.
 create table hw_signer (
   tenant_id {pkp},
   secret text not null,
@@ -35,8 +35,8 @@ create table hw_signer (
   check ((old_secret is null) = (old_until is null))
 );
 
--- Whether the outbox, a trigger on events, has anything to do: how many endpoints there are, and whether a job ever
--- brought an address of its own.
+-- The work of the outbox, a trigger on events: how many endpoints there are, and whether a job ever brought an
+-- address of its own.
 create table hw_outbox (
   endpoints integer not null,
   jobs smallint not null
@@ -45,7 +45,7 @@ insert into hw_outbox (endpoints, jobs) values (0, 0);
 
 -- One event on its way to one receiver: endpoint 0 is the `url` of the job itself. Made by a trigger, in the transaction
 -- of the event. `body` and `message_id` are set once, before the first try. A delivery that is being sent has a
--- `lease_by`, and `due_at` is when somebody else may take it for lost.
+-- `lease_by`, and `due_at` is when another process may take it for lost.
 create table hw_delivery (
   id {pk},
   tenant_id bigint not null,

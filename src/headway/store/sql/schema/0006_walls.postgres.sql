@@ -1,6 +1,6 @@
 -- The second wall. A transaction of the API or the dashboard becomes the role `headway_tenant` and says which tenant it
 -- is for; from then on it sees and writes rows of that tenant alone, whatever its statements forget. The owner of the
--- tables, who the workers are, is not concerned, nor is any other user: the policies speak of whoever has said so.
+-- tables, as which the workers connect, is not concerned, nor is any other user: the policies name that role alone.
 do $$
 declare
   wall text := '(select nullif(current_setting(''headway.tenant_id'', true), '''')::bigint)';

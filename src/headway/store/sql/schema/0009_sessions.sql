@@ -1,4 +1,4 @@
--- Who has logged in with a token in a browser. Like the token, a session is stored as its hash; it opens what its token
+-- Browsers that logged in with a token. Like the token, a session is stored as its hash; it opens what its token
 -- opens, for as long as both live.
 create table hw_session (
   id {pk},

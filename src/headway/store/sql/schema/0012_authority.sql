@@ -1,6 +1,6 @@
--- Who answers for what is placed later, and the admin kinds that a tenant is open for.
+-- The authors that answer for work placed later, and the admin kinds that a tenant is open for.
 
--- Who made or last changed the definition: its authority is checked whenever work of it is placed.
+-- The author of the definition, or of its last change: its authority is checked whenever work of it is placed.
 alter table hw_schedule add column defined_by text;
 alter table hw_template add column defined_by text;
 update hw_schedule set defined_by = coalesce((select e.actor from hw_event e where e.thing = 'schedule' and e.thing_id = hw_schedule.id
