@@ -136,6 +136,7 @@ VALUES: dict[str, list[str]] = {
     "schedule_id": ["987654"],
     "state": ["free", "held"],
     "archived": ["true"],
+    "actor": ["nobody"],
 }
 # Queries of the pages, which are in no document.
 PAGE_QUERIES: dict[str, list[str]] = {

@@ -16,6 +16,7 @@ from headway.api.descriptions import describe
 from headway.api.endpoints import (
     apply,
     artifacts,
+    audit,
     direct,
     events,
     executions,
@@ -54,6 +55,7 @@ NOUNS: Sequence[Routes] = (
     executions.routes,
     queue.routes,
     events.routes,
+    audit.routes,
     targets.routes,
     direct.routes,
     reservations.routes,

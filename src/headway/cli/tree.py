@@ -10,6 +10,7 @@ import typer
 from headway.cli.commands import apply, dev, doctor, hold, run, status, up
 from headway.cli.commands.config import config
 from headway.cli.commands.db import db
+from headway.cli.commands.events import events
 from headway.cli.commands.executions import executions
 from headway.cli.commands.groups import groups
 from headway.cli.commands.jobs import jobs
@@ -63,6 +64,7 @@ def build() -> TyperGroup:
         "queue": queue,
         "targets": targets,
         "webhooks": webhooks,
+        "events": events,
         "limits": limits,
         "reservations": reservations,
         "tokens": tokens,

@@ -21,6 +21,7 @@ from headway.dashboard import error_pages
 from headway.dashboard.page import UI, Pages
 from headway.dashboard.pages import (
     access,
+    audit,
     groups,
     health,
     history,
@@ -57,6 +58,7 @@ PAGES: Sequence[Pages] = (
     workers.pages,
     webhooks.pages,
     access.pages,
+    audit.pages,
     settings.pages,
     health.pages,
     login.pages,

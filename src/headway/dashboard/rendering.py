@@ -27,6 +27,7 @@ NAVIGATION = (
     ("/workers", "Workers", "w"),
     ("/webhooks", "Webhooks", "k"),
     ("/access", "Access", "a"),
+    ("/audit", "Audit", "u"),
     ("/settings", "Settings", "i"),
     ("/health", "Health", "l"),
 )

@@ -9,6 +9,8 @@ from headway.model.event import Event
 from headway.model.jobs.job import Actor
 
 MOST = 300
+# These fields name a thing, or would fill a line of a list.
+_WHOLE = frozenset({"name", "lane", "url", "definition", "origin", "decided_until"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,42 @@ class EventText:
     word: str
     by: str
     details: str
+
+
+@dataclass(frozen=True, slots=True)
+class AuditText:
+    """An event of the audit list, about which thing by which actor."""
+
+    id: int
+    at: int
+    word: str
+    subject: str
+    by: str
+    details: str
+
+
+def audit_text(event: Event) -> AuditText:
+    """Returns an event's word, its thing, its actor and its details without the whole definition."""
+    facts = json.loads(event.data) if event.data else {}
+    name = subject(event.thing, event.thing_id, facts)
+    by = Actor.parse(event.actor).identified
+    return AuditText(event.id, event.at, event_text(event).word, name, by, facts_in_words(facts))
+
+
+def subject(thing: str, thing_id: int, facts: object) -> str:
+    """Names a thing by its number, and by its name or address if the event has it."""
+    known = facts if isinstance(facts, dict) else {}
+    named = next((known[field] for field in ("name", "lane", "url") if known.get(field)), None)
+    if thing in ("concurrency", "history"):
+        return thing
+    return f"{thing} {thing_id}" if named is None else f"{thing} {thing_id} ({named})"
+
+
+def facts_in_words(facts: object) -> str:
+    """Returns the details of an event without its name and whole definition."""
+    known = facts if isinstance(facts, dict) else {}
+    text = ", ".join(f"{name.replace('_', ' ')}: {_value(known[name])}" for name in known if name not in _WHOLE)
+    return text if len(text) <= MOST else f"{text[:MOST]}…"
 
 
 def event_text(event: Event) -> EventText:

@@ -93,6 +93,11 @@ _GROUP: Fields = {
 JOBS: dict[str, Fields] = {
     "Job": JOB,
     "QueuedJob": JOB,
+    "ChainedJob": {
+        **JOB,
+        "asked": ("True for the job whose chain was asked for.", True),
+        "automatic": ("True for an automatic retry; false for the first job and for a retry by hand.", False),
+    },
     "NewJob": OPTIONS,
     "Member": OPTIONS,
     "NewBatch": _GROUP,
@@ -203,6 +208,7 @@ JOBS: dict[str, Fields] = {
         "rank": ("The new place among the jobs that may be claimed, counted from 1.", 1),
     },
     "JobFilter": {
+        "exhausted": ("True: only jobs that failed without an automatic retry. False: only the others.", True),
         "status": ("States; a job matches if it is in one of them.", ["QUEUED"]),
         "task": ("The name of the task.", "story.generate"),
         "target": ("The name of the target.", "desk-1"),

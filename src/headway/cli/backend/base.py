@@ -14,6 +14,7 @@ from headway.model.jobs.states import State
 from headway.store.paging import make_cursor, read_cursor
 
 if TYPE_CHECKING:
+    from headway.model.audit import AuditFilter
     from headway.model.jobs.filter import JobFilter
     from headway.model.manifest import Manifest
     from headway.model.queue.target import TargetState
@@ -68,6 +69,9 @@ class Backend(Protocol):
         """Returns the database's time, which decides whether a time is in the future."""
 
     def overview(self, *, listed: int = 10) -> Json: ...
+    def audit(self, wanted: AuditFilter, limit: int, cursor: str | None) -> Json:
+        """Returns a page of what was changed, the latest first."""
+
     def workers(self) -> Json: ...
     def alone(self) -> bool:
         """Returns True if no worker is alive."""

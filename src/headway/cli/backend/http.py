@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from headway.cli.backend.base import fill
 from headway.cli.backend.connection import Link
 from headway.cli.backend.http_access import HttpTenants, HttpTokens, HttpWebhooks
 from headway.cli.backend.http_groups import HttpGroups, HttpSchedules, HttpTemplates
 from headway.cli.backend.http_jobs import HttpJobs
 from headway.cli.backend.http_queue import HttpQueue, HttpReservations, HttpTargets
 from headway.cli.output import Json
+from headway.model.audit import AuditFilter
 from headway.model.manifest import Manifest
-from headway.store.paging import MAX_LIMIT
+from headway.store.paging import MAX_LIMIT, check_limit
 
 
 class HttpBackend:
@@ -41,6 +43,12 @@ class HttpBackend:
 
     def overview(self, *, listed: int = 10) -> Json:
         return self.link.get("/api/overview", listed=min(MAX_LIMIT, listed))
+
+    def audit(self, wanted: AuditFilter, limit: int, cursor: str | None) -> Json:
+        def read(count: int, cursor: str | None) -> Json:
+            return self.link.get("/api/audit", **wanted.to_query(), limit=check_limit(count), cursor=cursor)
+
+        return fill(read, limit, cursor)
 
     def workers(self) -> Json:
         return self.link.get("/api/workers")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headway.cli.backend.local_reservations import LocalReservations
     from headway.config import Settings
     from headway.engine.client.client import Client
+    from headway.model.audit import AuditFilter
     from headway.model.manifest import Manifest
     from headway.store.db import Database, Tx
 
@@ -141,6 +142,18 @@ class LocalBackend:
 
         with self.read() as tx:
             return overview_json(overview(tx, self.tenant_id, self.now(), listed=listed))
+
+    def audit(self, wanted: AuditFilter, limit: int, cursor: str | None) -> Json:
+        from headway.api.schemas.jobs import event_json
+        from headway.cli.backend.base import fill
+        from headway.store import audit_views
+
+        def read(count: int, cursor: str | None) -> Json:
+            with self.read() as tx:
+                page = audit_views.listed(tx, (audit_views.SYSTEM_TENANT, self.tenant_id), wanted, count, cursor)
+            return {"items": [event_json(event) for event in page.items], "next": page.next}
+
+        return fill(read, limit, cursor)
 
     def workers(self) -> Json:
         with self.read() as tx:

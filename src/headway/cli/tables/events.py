@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from headway.cli.output import Json, one_line, styled, table
 from headway.cli.tables.pages import actor
 from headway.cli.tables.times import age
+from headway.text.events import facts_in_words, subject
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -37,6 +38,19 @@ def event_table(events: Iterable[Json], now: int) -> Table:
             status_text(event["status"]) if event["status"] is not None else "",
             styled(actor(event["actor"])),
             styled(_facts(event["data"])),
+        )
+    return made
+
+
+def audit_table(events: Iterable[Json], now: int) -> Table:
+    made = table("WHEN", "EVENT", "ABOUT", "BY", "WHAT", flexible=("ABOUT", "BY", "WHAT"))
+    for event in events:
+        made.add_row(
+            f"{age(event['at'], now)} ago",
+            styled(event["kind"]),
+            styled(one_line(subject(event["thing"], event["thing_id"], event["data"]))),
+            styled(actor(event["actor"])),
+            styled(one_line(facts_in_words(event["data"]))),
         )
     return made
 
