@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from headway.api.schemas.common import PageSchema
 from headway.api.schemas.groups import GroupSchema, GroupWithStepsSchema
+from headway.model.jobs.job import Options
 from tests.support.service import Site
 from tests.support.wire import all_pages, fits, neighbour, refused
 
@@ -65,6 +70,22 @@ def test_stages_and_modes_and_what_is_wrong_with_which_job(site: Site) -> None:
     refused(site.http.post(PATH, json={"jobs": [{**STORY, "stage": 1}]}), 422, "bad_input", "jobs[0].stage")
     refused(site.http.post(PATH, json={"jobs": [STORY], "on_failure": "stopp"}), 422, "bad_input", "on_failure")
     assert len(site.http.get("/api/jobs").json()["items"]) == count
+
+
+@pytest.mark.parametrize(("path", "more"), [("/api/job-groups", {}), ("/api/jobs/batch", {"mode": "parallel"})])
+def test_the_effect_of_a_shutdown_is_set_for_one_job_or_for_all(site: Site, path: str, more: dict[str, Any]) -> None:
+    fog = {**STORY, "name": "fog", "on_shutdown": "pause"}
+    template = site.http.post("/api/job-templates", json={**STORY, "name": "t", "on_shutdown": "retry"}).json()
+    assert template["on_shutdown"] == "retry"
+    sea = {"template_id": template["template_id"], "name": "sea"}
+    made = site.http.post(path, json={**more, "jobs": [fog, {**STORY, "name": "sky"}, sea], "on_shutdown": "resume"})
+    assert made.status_code == 201, made.text
+    bare = site.http.post(path, json={**more, "jobs": [sea]})
+    assert bare.status_code == 201, bare.text
+    found = [site.app.client.get(n).options for n in range(1, 5)]
+    assert [Options.parse(text).on_shutdown for text in found] == ["pause", "resume", "resume", "retry"]
+    wrong = site.http.post(path, json={**more, "jobs": [STORY], "on_shutdown": "later"})
+    assert [one["field"] for one in wrong.json()["errors"]] == ["on_shutdown"]
 
 
 def test_who_may_make_and_see_them(site: Site) -> None:

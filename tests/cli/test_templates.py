@@ -29,7 +29,18 @@ def test_none_yet(cli: Here) -> None:
 
 def test_making_one(cli: Here, app: App) -> None:
     wishes = ["--priority", 7, "--target", "desk-1", "--timeout", "10m", "--retries", 2, "--base-delay", "5s"]
-    more = ["--budget", "tokens=500", "--on-lost", "hold", "--on-error", "fail", "--open-param", "times"]
+    more = [
+        "--budget",
+        "tokens=500",
+        "--on-lost",
+        "hold",
+        "--on-error",
+        "fail",
+        "--open-param",
+        "times",
+        "--on-shutdown",
+        "pause",
+    ]
     args = ["hello", "name=anna", "--task", "shop.greet", "--description", "says hello", *wishes, *more, *SHOP]
     one = cli("templates", "create", *args, "--json").done().data
     kept = {name: one[name] for name in ("params", "priority", "target", "timeout", "retry_policy", "budget")}
@@ -41,6 +52,7 @@ def test_making_one(cli: Here, app: App) -> None:
         "retry_policy": {"max_attempts": 2, "base_delay": "5s"},
         "budget": {"tokens": 500},
     }
+    assert one["on_shutdown"] == "pause"
     assert (one["template_id"], one["version"], one["archived_at"], one["open_params"]) == (1, 1, None, ["times"])
     said = cli("templates", "create", "bare", "--task", "command").done().out
     assert said == "bare created: template 2 of command, version 1\n"

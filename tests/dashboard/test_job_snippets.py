@@ -128,7 +128,7 @@ def test_every_stored_wish_is_said() -> None:
         "--resource=gpu",
         "--budget=tokens=5000",
     ]
-    assert found.unsaid == {"curl": [], "cli": []}
+    assert found.unsaid == {"cli": []}
     past = of({"topic": "fog"}, not_before=NOW, expires_at=NOW - 1)
     assert called(past.python) == (["story.generate", {"topic": "fog"}], BARE)
 
@@ -136,15 +136,15 @@ def test_every_stored_wish_is_said() -> None:
 def test_what_a_way_cannot_say_is_named() -> None:
     retry = RetryPolicy(max_delay=60.0, jitter=0.5)
     options = Options(
-        retry=retry, on_shutdown="hold", webhook_url="https://a.example/x", webhook_events=("job.failed",)
+        retry=retry, on_shutdown="pause", webhook_url="https://a.example/x", webhook_events=("job.failed",)
     )
     found = of({}, options=options)
     python, body = called(found.python)[1], json.loads(run("curl", found.curl)[-1])
-    assert python["on_shutdown"] == "hold"
+    assert (python["on_shutdown"], body["on_shutdown"]) == ("pause", "pause")
+    assert "--on-shutdown=pause" in run("headway", found.cli)
     assert body["retry_policy"] == {"max_attempts": 3, "base_delay": 10, "max_delay": 60, "jitter": 0.5}
     assert (body["webhook_url"], body["webhook_events"]) == ("https://a.example/x", ["job.failed"])
-    assert found.unsaid["curl"] == ["on_shutdown"]
-    unsaid = ["on_shutdown", "webhook_url", "webhook_events", "retry_policy.max_delay", "retry_policy.jitter"]
+    unsaid = ["webhook_url", "webhook_events", "retry_policy.max_delay", "retry_policy.jitter"]
     assert found.unsaid["cli"] == unsaid
 
 

@@ -42,6 +42,9 @@ class StoredOptions(OptionGroup):
     on_error: Annotated[
         str | None, typer.Option(metavar="hold|fail", help="Hold the target after the last failure, or fail the job.")
     ] = None
+    on_shutdown: Annotated[
+        str | None, typer.Option(metavar="retry|pause|resume", help="Action when a shutdown stops the job.")
+    ] = None
 
     def fields(self) -> dict[str, Any]:
         """Returns the given options by the names of a template's fields."""
@@ -58,6 +61,7 @@ class StoredOptions(OptionGroup):
                 "budget": arguments.budget(self.budget),
                 "on_lost": self.on_lost,
                 "on_error": self.on_error,
+                "on_shutdown": self.on_shutdown,
             }
         )
 

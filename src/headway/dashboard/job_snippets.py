@@ -17,9 +17,8 @@ from headway.model.values.times import duration_text, instant_text
 
 # Default addresses of the server; for them `headway run` on this machine needs no --server.
 _HERE = frozenset(("http://127.0.0.1:8642", "http://localhost:8642", "http://[::1]:8642"))
-# Options that HTTP or the command line cannot express.
-_NOT_IN_HTTP = ("on_shutdown",)
-_NOT_IN_CLI = ("on_shutdown", "webhook_url", "webhook_events")
+# Options that the command line cannot express.
+_NOT_IN_CLI = ("webhook_url", "webhook_events")
 _NOT_IN_CLI_RETRY = ("max_delay", "jitter")
 
 
@@ -44,13 +43,13 @@ def copies(
     chosen = _chosen_options(job, target, now)
     if not full:
         chosen = _without(chosen, ("webhook_url", "webhook_events"))
-    body = {"task": job.task, "params": params, **_without(chosen, _NOT_IN_HTTP)}
+    body = {"task": job.task, "params": params, **chosen}
     retry = [f"retry_policy.{name}" for name in _NOT_IN_CLI_RETRY if name in chosen["retry_policy"]]
     return Copies(
         _curl(f"{address}/api/jobs", body, with_token=with_token),
         _python(job.task, params, chosen),
         _cli(job.task, params, chosen, None if address in _HERE else address),
-        {"curl": _among(chosen, _NOT_IN_HTTP), "cli": [*_among(chosen, _NOT_IN_CLI), *retry]},
+        {"cli": [*_among(chosen, _NOT_IN_CLI), *retry]},
     )
 
 
@@ -163,6 +162,7 @@ def _flags(chosen: Mapping[str, Any]) -> Sequence[str]:
         "base-delay": duration_text(retry["base_delay"]),
         "on-lost": chosen["on_lost"],
         "on-error": chosen["on_error"],
+        "on-shutdown": chosen.get("on_shutdown"),
     }
     found = ["--hold"] if chosen.get("hold") else []
     found += [f"--{name}={value}" for name, value in plain.items() if value is not None]

@@ -14,7 +14,10 @@ from headway.model.values.refuse import refuse
 from headway.model.values.suggestions import closest
 
 # Options that a template sets for its jobs, with the names of `using(...)`.
-OPTIONS = ("priority", "target", "resources", "timeout", "retry_policy", "budget", "on_lost", "on_error")
+OPTIONS = (
+    *("priority", "target", "resources", "timeout", "retry_policy", "budget"),
+    *("on_lost", "on_error", "on_shutdown"),
+)
 FIELDS = ("params", *OPTIONS, "description", "open_params")
 
 

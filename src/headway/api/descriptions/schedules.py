@@ -62,6 +62,7 @@ SCHEDULES: dict[str, Fields] = {
         "schedule_id": ("The number of the schedule.", 2),
         "origin": ("Where the definition comes from: `code`, an applied `file`, or the `api`.", "api"),
         "last_run_at": ("When the schedule last fired; null if it never did.", AT),
+        "missed_seen_at": ("When a person last marked its missed ticks as seen; null if none did.", AT),
         "next_run_at": ("When it fires next; null if it does not.", AT),
         "sentence": ("When it fires, in words.", "at 02:30 on Monday to Friday (Europe/Berlin)"),
     },
@@ -77,6 +78,13 @@ SCHEDULES: dict[str, Fields] = {
     "Backfill": {
         "since": ("The first instant of the range.", AT),
         "until": ("The last instant of the range.", "2026-03-08T09:00:00Z"),
+    },
+    "MissedTicks": {
+        "schedule_id": ("The number of the schedule.", 2),
+        "name": ("The name of the schedule.", "nightly"),
+        "count": ("How many of its ticks were missed and have not been seen.", 2),
+        "first": ("The time of the first of them.", AT),
+        "last": ("The time of the last of them.", AT),
     },
     "Tick": {
         "schedule_id": ("The number of the schedule.", 2),

@@ -78,6 +78,7 @@ SYSTEM: dict[str, Fields] = {
         **_COUNTS,
         "queue": ("The pause of the queue.", None),
         "blocked_targets": ("Held and paused targets.", None),
+        "missed_ticks": ("Schedules with missed ticks that no person has marked as seen.", None),
         "workers": ("The workers.", None),
         "running": ("The running jobs.", None),
         "waiting": ("The first waiting jobs in the order in which they will start.", None),

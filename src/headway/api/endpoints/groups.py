@@ -26,7 +26,7 @@ STATUSES = ("RUNNING", "COMPLETED", "PARTIAL", "CANCELLED")
 @routes.post("/api/job-groups", answer=GroupWithStepsSchema, status=201, creates=True)
 def create(here: Here, body: NewGroupBody) -> Response:
     """Create a group with all its jobs, or nothing."""
-    members = [job.given() for job in body.jobs]
+    members = body.members()
 
     def work(client: Client) -> int:
         return client.groups.create(group_of(here, client, body, members))

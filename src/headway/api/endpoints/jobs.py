@@ -88,7 +88,7 @@ def batch(here: Here, body: NewBatchBody) -> Response:
 
     With a mode they form a group.
     """
-    members = [job.given() for job in body.jobs]
+    members = body.members()
     if body.mode is None:
         _refuse_steps(members, body)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict
@@ -22,7 +22,7 @@ from headway.api.schemas.common import (
     strict,
     time_or_none,
 )
-from headway.api.schemas.jobs import MemberBody
+from headway.api.schemas.jobs import MemberBody, OnShutdownOfAll, members_given
 from headway.api.schemas.schedules import STORY
 from headway.store.groups.views import GroupView, StepView
 
@@ -139,3 +139,8 @@ class NewGroupBody(Body):
     name: Name | None = None
     mode: Mode = "sequential"
     on_failure: Annotated[Name, Field(description="stop, continue or skip")] | None = None
+    on_shutdown: OnShutdownOfAll | None = None
+
+    def members(self) -> list[dict[str, Any]]:
+        """Returns the given fields of each job, with the `on_shutdown` of all where it has none."""
+        return members_given(self.jobs, self.on_shutdown)

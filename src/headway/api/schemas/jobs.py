@@ -8,7 +8,7 @@ and `outcome` is the status of its run, or SKIPPED for a job that never ran.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
@@ -267,6 +267,16 @@ class RetryPolicyBody(Body):
     jitter: Annotated[float, Field(ge=0, le=1)] | None = None
 
 
+OnShutdown = Annotated[
+    Literal["retry", "pause", "resume"],
+    Field(description="What becomes of a running job when its worker is shut down and the grace is over"),
+]
+OnShutdownOfAll = Annotated[
+    Literal["retry", "pause", "resume"],
+    Field(description="The effect of a shutdown on running jobs that do not say it themselves"),
+]
+
+
 class JobOptionsBody(Body):
     params: Params | None = None
     priority: Priority | None = None
@@ -277,6 +287,7 @@ class JobOptionsBody(Body):
     budget: Budget | None = None
     on_lost: Literal["retry", "hold", "fail"] | None = None
     on_error: Literal["hold", "fail"] | None = None
+    on_shutdown: OnShutdown | None = None
 
 
 class NewJobBody(JobOptionsBody):
@@ -319,7 +330,17 @@ class NewBatchBody(Body):
     jobs: Annotated[list[MemberBody], Field(min_length=1, max_length=1_000)]
     mode: Literal["sequential", "parallel", "staged"] | None = None
     on_failure: Name | None = None
+    on_shutdown: OnShutdownOfAll | None = None
     name: Name | None = None
+
+    def members(self) -> list[dict[str, Any]]:
+        """Returns the given fields of each job, with the `on_shutdown` of all where it has none."""
+        return members_given(self.jobs, self.on_shutdown)
+
+
+def members_given(jobs: Sequence[MemberBody], on_shutdown: str | None) -> list[dict[str, Any]]:
+    usual = {} if on_shutdown is None else {"on_shutdown": on_shutdown}
+    return [{**usual, **job.given()} for job in jobs]
 
 
 class JobEditBody(Body):

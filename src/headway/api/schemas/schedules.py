@@ -30,7 +30,7 @@ from headway.api.schemas.common import (
     strict,
     time_or_none,
 )
-from headway.api.schemas.jobs import JobOptionsBody, RetryPolicyBody
+from headway.api.schemas.jobs import JobOptionsBody, OnShutdownOfAll, RetryPolicyBody
 from headway.engine.client.schedules import Preview
 from headway.model.schedules import cron
 from headway.model.schedules.definition import Definition, Schedule, Tick
@@ -58,6 +58,7 @@ class TemplateSchema(Schema[Template]):
     budget: dict[str, float] | None = _template(lambda template: template.fields.get("budget"))
     on_lost: str | None = _template(lambda template: template.fields.get("on_lost"))
     on_error: str | None = _template(lambda template: template.fields.get("on_error"))
+    on_shutdown: str | None = _template(lambda template: template.fields.get("on_shutdown"))
     description: str | None = _template(lambda template: template.fields.get("description"))
     open_params: list[str] = _template(lambda template: list(template.open_params))
     archived_at: Instant | None = _template(lambda template: time_or_none(template.archived_at))
@@ -269,7 +270,6 @@ class StepBody(JobOptionsBody):
     template_id: Id | None = None
     template: TemplateName | None = None
     continue_on_failure: Switch | None = None
-    on_shutdown: Name | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -297,13 +297,7 @@ class _DefinitionBody(Body):
     template: TemplateName | None = None
     steps: Annotated[list[StepBody], Field(max_length=200)] | None = None
     on_failure: Annotated[Name, Field(description="stop, continue or skip")] | None = None
-    on_shutdown: (
-        Annotated[
-            Literal["retry", "pause", "resume"],
-            Field(description="The effect of a shutdown on running steps that do not say it themselves"),
-        ]
-        | None
-    ) = None
+    on_shutdown: OnShutdownOfAll | None = None
     overlap: Literal["skip", "queue", "allow", "cancel_running"] | None = None
     catch_up: Literal["last", "none", "all"] | None = None
     window: GivenDuration | None = None

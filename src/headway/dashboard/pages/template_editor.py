@@ -18,8 +18,8 @@ from headway.engine.client.authority import check_task
 from headway.engine.client.client import Client
 from headway.errors import BadInput, HeadwayError, Refused, WrongState
 from headway.model.access.permissions import Role
-from headway.model.jobs.job import ON_ERROR, ON_LOST
-from headway.model.templates import FIELDS, Template
+from headway.model.jobs.job import ON_ERROR, ON_LOST, ON_SHUTDOWN
+from headway.model.templates import FIELDS, OPTIONS, Template
 from headway.model.values.json import from_json
 from headway.model.values.names import whole
 
@@ -42,7 +42,7 @@ _WRITE: Mapping[str, Callable[[Any], str]] = {
     "open_params": names_text,
 }
 # They are asked for less often: folded until one says something.
-FOLDED = ("priority", "target", "resources", "timeout", "retry_policy", "budget", "on_lost", "on_error", "open_params")
+FOLDED = (*OPTIONS, "open_params")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,5 +197,5 @@ def _editor(
         wrong=wrong,
         folded=wrong in FOLDED or any(draft.fields[name] for name in FOLDED),
         tasks=[task["task"] for task in offered_tasks(page)],
-        choices={"on_lost": ON_LOST, "on_error": ON_ERROR},
+        choices={"on_lost": ON_LOST, "on_error": ON_ERROR, "on_shutdown": ON_SHUTDOWN},
     )
