@@ -371,4 +371,5 @@ def client_of(app: App, settings: Settings, database: Database, tenant: str) -> 
         reservation_ttl=settings.reservation_ttl,
         allow_private=settings.webhooks.allow_private,
         secrets=settings.secrets,
+        connections=settings.connections.keys(),
     )

@@ -81,6 +81,38 @@ def test_every_door_refuses_the_secrets_of_others_and_unknown_ones_alike(site: S
     assert {door: answer.text for door, answer in own.items() if answer.status_code >= 400} == {}
 
 
+@pytest.mark.parametrize("door", ["http", "python"])
+def test_a_plan_with_an_unknown_name_is_refused_when_it_is_made(site: Site, door: str) -> None:
+    """For the owner of the database too: a job would fail at once, a schedule at night."""
+    script = {"task": "sql", "params": {"connection": "hr", "script": "select 1"}}
+    with serving(site.app.settings.database, secrets=SECRETS, connections={"crm": "crm.db"}) as other:
+        client = other.app.client
+        for step, field, why in (
+            (wish("NONE"), "params.topic", "asks for the secret NONE, which is unknown"),
+            (script, "params.connection", "names the connection hr, which is unknown"),
+        ):
+            definition = {"interval": 60, "steps": [{**step, "name": "a"}]}
+            if door == "http":
+                made = other.http.post("/api/schedules", json={"name": "s", **definition, "interval": "1m"})
+                kept = other.http.post("/api/job-templates", json={"name": "t", **step})
+                for answer, place in ((made, f"steps[0].{field}"), (kept, field)):
+                    assert answer.status_code == 422, answer.text
+                    assert place in [problem["field"] for problem in answer.json()["errors"]]
+                    assert why in answer.text
+            else:
+                with pytest.raises(BadInput, match=why):
+                    client.schedules.create("s", definition)
+                with pytest.raises(BadInput, match=why):
+                    client.templates.create("t", step["task"], params=step["params"])
+            assert client.schedules.list() == []
+        known = {**script, "params": {**script["params"], "connection": "crm"}}
+        plan = client.schedules.create("s", {"interval": 60, "steps": [known]})
+        with pytest.raises(BadInput, match="names the connection hr"):
+            client.schedules.edit(plan.id, {"steps": [script]})
+    # Settings that name no connection refuse none, because those of a worker may name it.
+    assert site.app.client.schedules.create("t", {"interval": 60, "steps": [script]}).id > plan.id
+
+
 def test_a_secret_of_some_tasks_is_for_no_other_task(site: Site) -> None:
     client = site.as_(site.token("operator", tenant="shop"))
     assert client.post("/api/jobs", json=wish("ALL")).status_code == 201

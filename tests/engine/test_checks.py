@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
 
 from headway import App
 from headway.engine.monitoring import checks
-from headway.engine.monitoring.check import Audience, Scope
+from headway.engine.monitoring.check import Audience, Check, Expected, Scope
 from headway.engine.monitoring.readiness import ready
+from headway.model.access.secrets import OwnedSecret
 from headway.model.checks import Answer
 from headway.runtime import supervisor
 from headway.verify import check
@@ -57,6 +59,51 @@ def test_readyz_warns_of_each_finding_without_a_subject(life: Life) -> None:
         ("no_worker", True),
         ("workers_silent", True),
     ]
+
+
+def of_schedules() -> Check[Any]:
+    (found,) = [check for check in checks.CHECKS if check.name == "schedules"]
+    return found
+
+
+def test_a_schedule_that_can_no_longer_run_is_reported_with_its_reason(life: Life) -> None:
+    clockwork = Clockwork(life)
+    template = life.client.templates.create("export", "sync", params={"source": {"$secret": "hr"}})
+    clockwork.create("of-template", template="export")
+    kept = {"hr": OwnedSecret("env:HR", tenants=("*",))}
+
+    def unusable(tenant_id: int | None, **more: Any) -> list[str]:
+        with life.database.read() as tx:
+            answer = of_schedules().answer(Scope(tx, tenant_id, expected=Expected({"sync"}, **more)))
+        assert (answer.mark == "look") == bool(answer.findings)
+        return [finding.sentence for finding in answer.findings]
+
+    for tenant_id in (None, life.client.tenant_id):
+        assert unusable(tenant_id, secrets=kept) == []
+        assert unusable(tenant_id) == []  # settings without secrets say nothing about those of a worker
+        (sentence,) = unusable(tenant_id, secrets={"crm": kept["hr"]})
+        assert sentence.startswith(
+            "of-template: step export: sync: params.source asks for the secret hr, which is unknown"
+        )
+        assert unusable(tenant_id, strict=True) == [sentence]
+    assert unusable(99) == []
+    life.client.templates.archive(template.id)
+    assert unusable(None, secrets=kept) == ["of-template: template export is archived"]
+    assert check(life.database).findings == []
+
+
+def test_a_script_whose_connection_is_gone_is_reported(database_url: str) -> None:
+    with App(database=database_url) as app:
+        named = {"connection": "hr", "script": "select 1"}
+        app.client.schedules.create("load", {"interval": 60, "steps": [{"task": "sql", "params": named}]})
+        with app.database.read() as tx:
+            found = [
+                of_schedules().answer(Scope(tx, expected=Expected({"sql"}, connections=some)))
+                for some in ({"hr"}, {"crm"})
+            ]
+    assert [answer.mark for answer in found] == ["ok", "look"]
+    why = "params.connection names the connection hr, which is unknown: add it to connections in the worker's settings"
+    assert found[1].detail == f"cannot run: load: step sql: sql: {why}"
 
 
 def test_missed_ticks_are_reported_until_a_person_has_seen_them(life: Life) -> None:

@@ -15,6 +15,7 @@ from headway.model.checks import Finding, Remedy, Subject
 from headway.model.explain.forecast import span
 from headway.model.jobs.outcome import SHUTDOWN
 from headway.model.jobs.states import State
+from headway.model.values.times import instant_text
 from headway.model.webhooks.address import origin_of
 from headway.text import schedules, targets, webhooks
 
@@ -32,6 +33,8 @@ SCHEDULER = Remedy(
     "/schedules",
 )
 RECOVERY = Remedy("start a Headway process that reaches the database: every process runs recovery")
+RESET = Remedy("check the clock, then {command}", "headway schedules reset NAME")
+UNUSABLE = Remedy("correct it with {command}, or disable it", "headway apply")
 HELD = "resume, resolve, retry, release or cancel it"
 
 # --- workers ------------------------------------------------------------------------------------------------------
@@ -112,6 +115,21 @@ def schedule_late(schedule: Schedule, lag: int) -> Finding:
     remedy = replace(SCHEDULER, page=f"/schedules/{schedule.id}")
     subject = Subject("Schedule", schedule.name, f"schedule-{schedule.id}")
     return Finding("schedule_late", f"its tick was due {span(lag)} ago", remedy, subject=subject)
+
+
+def schedule_ahead(schedule: Schedule) -> Finding:
+    """Returns the finding for a schedule whose ticks were decided by a clock that was ahead."""
+    remedy = replace(RESET, command=f"headway schedules reset {quote(schedule.name)}", page=f"/schedules/{schedule.id}")
+    sentence = f"{schedule.name} until {instant_text(schedule.decided_until)}"
+    subject = Subject("Schedule", schedule.name, f"ahead-{schedule.id}")
+    return Finding("schedule_ahead", sentence, remedy, subject=subject)
+
+
+def schedule_unusable(schedule: Schedule, why: str) -> Finding:
+    """Returns the finding for a schedule that cannot run."""
+    remedy = replace(UNUSABLE, page=f"/schedules/{schedule.id}")
+    subject = Subject("Schedule", schedule.name, f"unusable-{schedule.id}")
+    return Finding("schedule_unusable", f"{schedule.name}: {why}", remedy, subject=subject)
 
 
 def missed_remedy(name: str, *, several: bool = False) -> Remedy:

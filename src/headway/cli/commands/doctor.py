@@ -190,9 +190,11 @@ def _expected(settings: Settings, own: set[str]) -> Expected:
     return Expected(
         own,
         settings.secrets,
+        settings.connections.keys(),
         settings.concurrency.value(settings.aging),
         settings.resources,
         settings.recovery_interval,
+        strict=True,
     )
 
 

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from headway.dashboard.page import PageRequest, Pages
 from headway.engine.monitoring import checks
-from headway.engine.monitoring.check import LISTED, Audience, Scope
+from headway.engine.monitoring.check import LISTED, Audience, Expected, Scope
 from headway.engine.monitoring.readiness import Health, storage
 from headway.model.checks import Finding
 from headway.store import stats
@@ -40,7 +40,12 @@ def _findings(page: PageRequest, found: Health) -> list[Finding] | None:
     if any(reason.code in UNREADABLE for reason in found.reasons):
         return None
     with page.look() as tx:
-        return list(checks.items(Scope(tx, page.tenant_id, page.now)))
+        return list(checks.items(Scope(tx, page.tenant_id, page.now, _expected(page))))
+
+
+def _expected(page: PageRequest) -> Expected:
+    client = page.client
+    return Expected(client.registry.specs.keys(), client.secrets, client.connections)
 
 
 def _inside(page: PageRequest) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Verbs that need more than a few lines live in modules of their own beside this o
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,7 +21,7 @@ from headway.engine.direct import reservations as direct_reservations
 from headway.engine.tasks.registry import Registry, unknown_text
 from headway.errors import BadInput, NotFound
 from headway.model.access.permissions import Visitor
-from headway.model.access.secrets import OwnedSecret, check_secrets
+from headway.model.access.secrets import OwnedSecret, check_connection, check_secrets
 from headway.model.jobs import actions
 from headway.model.jobs.actions import Change
 from headway.model.jobs.job import Actor, JobRecord, NewJob, Reservation
@@ -62,12 +62,14 @@ class Client:
         reservation_ttl: float = 600.0,
         allow_private: bool | None = None,
         secrets: Mapping[str, OwnedSecret] | None = None,
+        connections: Collection[str] = (),
         visitor: Visitor | None = None,
     ) -> None:
         self.database = database
         self.request: KeyedRequest | None = None  # the request that it serves, if that has an idempotency key
         self.allow_private = allow_private  # for webhooks; None if the settings are unknown
         self.secrets = secrets or {}
+        self.connections = connections  # the names, without the addresses
         self.longest_ttl = reservation_ttl
         self.usual_retry = retry or RetryPolicy()
         self.registry = registry
@@ -93,6 +95,7 @@ class Client:
             reservation_ttl=self.longest_ttl,
             allow_private=self.allow_private,
             secrets=self.secrets,
+            connections=self.connections,
             visitor=visitor,
         )
 
@@ -117,9 +120,22 @@ class Client:
         The settings of a worker may know more secrets. A visitor gets the same answer for those of others and for
         unknown ones, so it is refused both if these settings name any.
         """
-        unknown = self.visitor is not None and bool(self.secrets)
+        self._check_secrets(task, params, unknown=self.visitor is not None)
+
+    def check_stored(self, task: str, params: Sequence[str]) -> None:
+        """Refuses params of a schedule or a template that name an unknown secret or connection.
+
+        Their jobs are made when no person looks. Settings that name no secret, or no connection, refuse none: those of
+        the workers may name them.
+        """
+        self._check_secrets(task, params, unknown=True)
+        if self.connections:
+            for text in params:
+                check_connection(self.connections, text, task=task)
+
+    def _check_secrets(self, task: str, params: Sequence[str], *, unknown: bool) -> None:
         for text in params:
-            check_secrets(self.secrets, text, tenant=self.tenant, task=task, unknown=unknown)
+            check_secrets(self.secrets, text, tenant=self.tenant, task=task, unknown=unknown and bool(self.secrets))
 
     @property
     def replayed(self) -> bool:

@@ -136,7 +136,7 @@ def check_template(client: Client, task: str, fields: Mapping[str, Any]) -> None
     """Checks that the task is known, the options are valid and the given params fit."""
     given = {name: value for name, value in fields.items() if value is not None}
     options = {name: value for name, value in given.items() if name in model.OPTIONS}
-    client.check_secrets(task, [to_json(given.get("params", {}), field="params")])
+    client.check_stored(task, [to_json(given.get("params", {}), field="params")])
     try:
         make_job(client, task, given.get("params", {}), options)
     except BadInput as error:

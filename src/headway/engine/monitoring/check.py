@@ -29,13 +29,18 @@ class Audience(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The part of the settings that the records are compared with. `tasks` are those that this process knows."""
+    """The part of the settings that the records are compared with. `tasks` are those that this process knows.
+
+    Settings that name no secret, or no connection, say nothing about those of the workers, unless `strict`.
+    """
 
     tasks: Collection[str] = ()
     secrets: Mapping[str, OwnedSecret] = field(default_factory=dict)
+    connections: Collection[str] = ()
     concurrency: Concurrency = field(default_factory=Concurrency)
     resources: Mapping[str, int] = field(default_factory=dict)
     recovery_interval: float = 30.0
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from headway.clock import micros
 from headway.engine.client.client import KNOWN_FOR
-from headway.engine.monitoring.check import LISTED, READ, Scope
+from headway.engine.monitoring.check import LISTED, READ, Expected, Scope
 from headway.errors import BadInput
+from headway.model.access.secrets import check_connection, check_secrets
 from headway.model.checks import OVERDUE, Answer, Finding, broken, look, ok
 from headway.model.explain.forecast import span
-from headway.model.schedules.definition import Schedule, steps_that_pause
-from headway.model.values.times import instant_text
+from headway.model.schedules.definition import Definition, RequestedStep, Schedule, steps_of, steps_that_pause
+from headway.model.templates import Template
 from headway.model.webhooks.webhook import Endpoint
 from headway.store import stats
 from headway.store.db import Row
@@ -29,51 +31,104 @@ from headway.text.findings import some
 class SchedulesSeen:
     """The enabled schedules, and the known tasks: those of recent workers and of this process.
 
-    `held` are steps for which an execution waits, as (schedule, execution, job, step, state, reason).
+    `held` are steps for which an execution waits, as (schedule, execution, job, step, state, reason). `templates` are
+    those that the schedules use, and `tenants` the names of their tenants.
     """
 
     now: int
     schedules: Sequence[Schedule]
     tasks: Collection[str]
     held: Sequence[Row] = ()
+    templates: Mapping[int, Template] = field(default_factory=dict)
+    tenants: Mapping[int, str] = field(default_factory=dict)
+    expected: Expected = field(default_factory=Expected)
 
 
 def read_schedules(scope: Scope) -> SchedulesSeen:
     tasks = {name for name, *_ in scope.tx.run("known_tasks", within=micros(KNOWN_FOR))} | set(scope.expected.tasks)
-    found = [Schedule(*row) for row in scope.tx.run("enabled_schedules", limit=READ)]
-    return SchedulesSeen(scope.now, found, tasks, scope.tx.run("held_executions", limit=READ))
+    rows = scope.tx.run("enabled_schedules", tenant_id=scope.tenant_id, limit=READ)
+    found = [Schedule(*row[:-1]) for row in rows]
+    used = {which for schedule in found if schedule.readable for which in _templates(schedule) if which is not None}
+    numbered = [Template(*row) for row in scope.tx.run("templates_numbered", ids=json.dumps(sorted(used)))]
+    return SchedulesSeen(
+        scope.now,
+        found,
+        tasks,
+        scope.tx.run("held_executions", tenant_id=scope.tenant_id, limit=READ),
+        {template.id: template for template in numbered},
+        {row[1]: row[-1] for row in rows},
+        scope.expected,
+    )
+
+
+def _templates(schedule: Schedule) -> list[int | None]:
+    """Returns the number of the template of each step; None for one of a task, or of a name that is not bound."""
+    return [_bound(schedule, step) for step in steps_of(schedule.parsed)]
+
+
+def _bound(schedule: Schedule, step: RequestedStep) -> int | None:
+    return schedule.bound.get(step.template) if isinstance(step.template, str) else step.template
 
 
 def judge_schedules(seen: SchedulesSeen) -> Answer:
-    """Judges whether every enabled schedule can be parsed, runs known tasks, and was not decided by a wrong clock.
+    """Judges whether every enabled schedule can be parsed, can run, and was not decided by a wrong clock.
 
     An execution that waits for a person is reported too, because most schedules skip their ticks meanwhile.
     """
     if not seen.schedules:
         return ok("no schedule is enabled")
-    ahead = [schedule for schedule in seen.schedules if schedule.ahead(seen.now)]
-    if named := [f"{schedule.name} until {instant_text(schedule.decided_until)}" for schedule in ahead]:
-        text = f"silent, because a clock that was ahead decided their times: {some(named)}"
-        return broken(text, "check the clock, then `headway schedules reset NAME`")
-    reasons = [(schedule.name, _unusable(schedule, seen.tasks)) for schedule in seen.schedules]
-    if unusable := [f"{name}: {why}" for name, why in reasons if why is not None]:
-        return look(f"cannot run: {some(unusable)}", "correct it with `headway apply`, or disable it")
-    by_id = {schedule.id: schedule for schedule in seen.schedules}
-    if waits := [findings.execution_waits(by_id[row[0]], *row[1:]) for row in seen.held if row[0] in by_id]:
-        return look(some([found.sentence for found in waits]), waits[0].remedy.line)
+    ahead = [findings.schedule_ahead(schedule) for schedule in seen.schedules if schedule.ahead(seen.now)]
+    reasons = [(schedule, _unusable(schedule, seen)) for schedule in seen.schedules]
+    unusable = [findings.schedule_unusable(schedule, why) for schedule, why in reasons if why is not None]
+    by_id = {schedule.id: schedule for schedule in seen.schedules if schedule.readable}
+    waits = [findings.execution_waits(by_id[row[0]], *row[1:]) for row in seen.held if row[0] in by_id]
+    found = [*ahead, *unusable, *waits]
+    if ahead:
+        text = f"silent, because a clock that was ahead decided their times: {some([one.sentence for one in ahead])}"
+        return broken(text, findings.RESET.line, found)
+    if unusable:
+        text = f"cannot run: {some([finding.sentence for finding in unusable])}"
+        return look(text, findings.UNUSABLE.line, found)
+    if waits:
+        return look(some([finding.sentence for finding in waits]), waits[0].remedy.line, found)
     pausing = [schedule.name for schedule in seen.schedules if steps_that_pause(schedule.parsed)]
     # Only told: whether it matters depends on how often and how processes are stopped.
     pausing_text = f"; steps of {some(pausing)} are PAUSED when their worker is shut down" if pausing else ""
     return ok(f"{len(seen.schedules)} enabled, all of them can be read{pausing_text}")
 
 
-def _unusable(schedule: Schedule, known: Collection[str]) -> str | None:
+def _unusable(schedule: Schedule, seen: SchedulesSeen) -> str | None:
+    """Returns why a schedule cannot run: its definition, its templates, its tasks, or names in its params."""
     try:
-        steps = schedule.parsed.steps
+        definition = schedule.parsed
     except BadInput as error:
         return str(error)
-    missing = sorted({step.task for step in steps if step.task is not None} - set(known))
-    return f"no recent worker has {some(missing)}" if missing else None
+    missing = sorted({step.task for step in definition.steps if step.task is not None} - set(seen.tasks))
+    if missing:
+        return f"no recent worker has {some(missing)}"
+    problems = (_step_problem(schedule, definition, step, seen) for step in steps_of(definition))
+    return next((problem for problem in problems if problem is not None), None)
+
+
+def _step_problem(schedule: Schedule, definition: Definition, step: RequestedStep, seen: SchedulesSeen) -> str | None:
+    task, params = step.task, {**definition.params, **step.params}
+    if task is None:
+        template = seen.templates.get(_bound(schedule, step) or 0)
+        if template is None:
+            return f"there is no template {step.template}"
+        if template.archived_at is not None:
+            return f"template {template.name} is archived"
+        task, params = template.task, {**template.params, **params}
+    expected, text = seen.expected, json.dumps(params)
+    try:
+        if expected.strict or expected.secrets:
+            tenant = seen.tenants[schedule.tenant_id]
+            check_secrets(expected.secrets, text, tenant=tenant, task=task, unknown=True)
+        if expected.strict or expected.connections:
+            check_connection(expected.connections, text, task=task)
+    except BadInput as error:
+        return f"step {step.name}: {error}"
+    return None
 
 
 # --- ticks --------------------------------------------------------------------------------------------------------

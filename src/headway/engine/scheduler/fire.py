@@ -19,7 +19,7 @@ from headway.errors import BadInput, NotFound, Refused
 from headway.model.access.authority import Authority, check_new_params
 from headway.model.groups.group import Group, NewGroup, NewMember, check_members
 from headway.model.jobs.job import Actor
-from headway.model.schedules.definition import Definition, RequestedStep, Schedule, stages_of
+from headway.model.schedules.definition import Definition, RequestedStep, Schedule, stages_of, steps_of
 from headway.model.schedules.ticks import LIMITED, Decision, PlannedTick, decide, was_late
 from headway.model.templates import Template
 from headway.store import templates
@@ -51,9 +51,8 @@ def members_of(
     """
     shared = {**definition.params, **(params or {})}
     options = {} if definition.on_shutdown is None else {"on_shutdown": definition.on_shutdown}
-    steps, places = definition.steps, [f"steps[{n}]" for n in range(len(definition.steps))]
-    if definition.template is not None:
-        steps, places = (RequestedStep(0, str(definition.template), template=definition.template),), [""]
+    steps = steps_of(definition)
+    places = [""] if definition.template is not None else [f"steps[{n}]" for n in range(len(steps))]
     found = tuple(
         _member(client, schedule, step, stage, shared, options, place)
         for step, stage, place in zip(steps, stages_of(steps), places, strict=True)
@@ -148,8 +147,10 @@ def place(
     if params and client.visitor is not None:
         check_new_params(of_caller(client), sorted({member.job.task for member in members}))
     if params or not schedule.id:  # given now, by a caller of this tenant
-        for member in members:
-            client.check_secrets(member.job.task, [member.job.params])
+        check = client.check_secrets if schedule.id else client.check_stored
+        for number, member in enumerate(members):
+            with at(f"steps[{number}]" if definition.template is None else ""):
+                check(member.job.task, [member.job.params])
     check_plan(client, schedule.tenant_id, lambda: _author(client, schedule), definition.on_failure, members)
     new = NewGroup(
         schedule.name,

@@ -6,7 +6,7 @@ A secret that is unknown and a secret of others are refused alike, so that no ca
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -17,6 +17,8 @@ from headway.model.groups.group import SECRET
 from headway.model.values.json import step
 
 REFERENCE = f'"{SECRET}"'
+# The built-in task whose param `connection` names a connection of the settings.
+SQL = "sql"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,17 @@ def check_secrets(
         why = not_given(name, tenant, task)
         errors = [{"field": place, "problem": why}]
         raise BadInput(f"{task}: {place} {why}", code="bad_params", field=place, errors=errors)
+
+
+def check_connection(connections: Collection[str], text: str, *, task: str) -> None:
+    """Refuses a script of the built-in task `sql` for a connection that these settings do not name."""
+    params = json.loads(text) if task == SQL else {}
+    name = params.get("connection")
+    if not isinstance(name, str) or name in connections:
+        return
+    why = f"names the connection {name}, which is unknown: add it to connections in the worker's settings"
+    errors = [{"field": "params.connection", "problem": why}]
+    raise BadInput(f"{task}: params.connection {why}", code="bad_params", field="params.connection", errors=errors)
 
 
 def _named(value: Any, place: str) -> Iterator[tuple[str, str]]:

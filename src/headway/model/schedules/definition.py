@@ -142,6 +142,13 @@ class Definition:
 FIELDS = tuple(attribute.name for attribute in dataclasses.fields(Definition))
 
 
+def steps_of(definition: Definition) -> tuple[RequestedStep, ...]:
+    """Returns the steps of a definition; one that names a template instead has one step."""
+    if definition.template is None:
+        return definition.steps
+    return (RequestedStep(0, str(definition.template), template=definition.template),)
+
+
 def steps_that_pause(definition: Definition) -> list[RequestedStep]:
     """Returns the steps that a shutdown leaves PAUSED, as far as the definition itself says so."""
     return [step for step in definition.steps if _pauses(step, definition.on_shutdown)]

@@ -27,10 +27,16 @@ select min(w.due_at), {now} from (
 -- Some of the PAUSED and ERROR steps for which executions of enabled schedules wait.
 select s.id, g.id, j.id, j.step, j.status, j.reason from hw_job j
 join hw_group g on g.id = j.group_id join hw_schedule s on s.id = g.schedule_id
-where j.status {is_held} and g.finished_at is null and s.enabled = 1 and s.deleted_at is null order by j.id limit :limit;
+where j.status {is_held} and g.finished_at is null and s.enabled = 1 and s.deleted_at is null
+  and (cast(:tenant_id as bigint) is null or s.tenant_id = :tenant_id) order by j.id limit :limit;
 
 -- name: enabled_schedules
-select {schedule_columns} from hw_schedule s where s.enabled = 1 and s.deleted_at is null order by s.id limit :limit;
+-- Of one tenant, or of all, each with the name of its tenant.
+select {schedule_columns}, t.name from hw_schedule s join hw_tenant t on t.id = s.tenant_id
+where s.enabled = 1 and s.deleted_at is null and (cast(:tenant_id as bigint) is null or s.tenant_id = :tenant_id) order by s.id limit :limit;
+
+-- name: templates_numbered
+select {template_columns} from hw_template t where t.id in {ids};
 
 -- name: server_postgres
 -- The initial settings of a session; Headway's own sessions set synchronous_commit themselves.
