@@ -84,7 +84,7 @@ def test_every_door_refuses_the_secrets_of_others_and_unknown_ones_alike(site: S
 @pytest.mark.parametrize("door", ["http", "python"])
 def test_a_plan_with_an_unknown_name_is_refused_when_it_is_made(site: Site, door: str) -> None:
     """For the owner of the database too: a job would fail at once, a schedule at night."""
-    script = {"task": "sql", "params": {"connection": "hr", "script": "select 1"}}
+    script: dict[str, Any] = {"task": "sql", "params": {"connection": "hr", "script": "select 1"}}
     with serving(site.app.settings.database, secrets=SECRETS, connections={"crm": "crm.db"}) as other:
         client = other.app.client
         for step, field, why in (
