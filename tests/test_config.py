@@ -415,6 +415,22 @@ class TestShowing:
     def test_passwords_are_masked(self, address: str, shown: str) -> None:
         assert config.masked(address) == shown
 
+    @pytest.mark.parametrize(
+        ("address", "holds"),
+        [
+            ("postgresql://ann:pw@db/shop", True),
+            ("postgresql://:pw@db/shop", True),
+            ("postgresql://ann@db/shop?password=pw", True),
+            ("postgresql://db/shop?user=ann&sslpassword=pw", True),
+            ("host=db password=pw", True),
+            ("postgresql://ann@db:5432/shop?passfile=/etc/pg&sslkey=/etc/key", False),
+            ("postgresql://db:5432/shop", False),
+            ("password/headway.db", False),
+        ],
+    )
+    def test_a_password_in_an_address_is_found(self, address: str, holds: bool) -> None:
+        assert config.holds_password(address) is holds
+
     def test_nothing_secret_is_shown(self, write: Write) -> None:
         address = "postgresql://me:hunter2@db/x"
         given = {"database": address, "listen": address, "connections": {"shop": address}, "secrets": {"k": "env:K"}}

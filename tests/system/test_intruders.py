@@ -18,7 +18,7 @@ import pytest
 from headway import App, Job
 from headway.testing import isolated
 from tests.support import tasks_for_intruders
-from tests.support.cli import environment, running
+from tests.support.cli import environment, program, running
 from tests.support.waiting import PATIENCE, until
 
 CANARY = "canary-secret-4711"
@@ -131,6 +131,32 @@ def test_a_command_reads_nothing_of_the_worker_and_makes_no_token(app: App, data
     (tried,) = (line for line in said if line.startswith("tokens "))
     assert "HEADWAY_DATABASE: is not passed on to the programs of a job" in text, tried
     assert app.client.tokens.list(everywhere=True) == []
+
+
+# Reads the arguments of every process of the machine, as a process of any user may, and tells those of Headway.
+READER = """
+import os
+for name in filter(str.isdecimal, os.listdir("/proc")):
+    try:
+        words = open(f"/proc/{name}/cmdline", errors="replace").read().split(chr(0))
+    except OSError:
+        continue
+    if "headway" in " ".join(words) and words[1:2] != ["-c"]:
+        print("arguments", *words)
+"""
+
+
+def test_no_process_has_the_password_of_the_database_in_its_arguments(postgres_url: str, folder: Path) -> None:
+    """The attack of every user of the machine: the password opens the database, and makes a token of the system."""
+    address = f"{postgres_url}{'&' if '?' in postgres_url else '?'}password={CANARY}"
+    for verb in (["up"], ["work", "--burst"], ["dev", "tests.support.tasks_for_intruders:app"]):
+        refused = program(*verb, cwd=folder, database=address).refused(2, "--database", "HEADWAY_DATABASE")
+        assert CANARY not in refused.out + refused.err
+    with isolated(tasks_for_intruders.app, postgres_url) as app, worker(address, folder) as process:
+        job, _ = ended(app, "command", argv=[sys.executable, "-c", READER])
+        said = lines(app, job.id)
+        assert any("work --app" in line for line in said), (process.pid, said)
+    assert CANARY not in "\n".join(said)
 
 
 def test_a_task_keeps_the_users_variables_and_gets_none_of_headways(app: App, database_url: str, folder: Path) -> None:

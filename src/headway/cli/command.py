@@ -83,6 +83,22 @@ class Invocation:
             text = "this command needs the database itself and cannot use a server: remove --server and HEADWAY_SERVER"
             raise BadInput(text, code="local_only", field="server")
 
+    def refuse_shown_password(self) -> None:
+        """Refuses a password in --database for a command that runs for long.
+
+        Every process of the machine reads the arguments of the others, and a job would take the password from there.
+        Starting again without the argument would come too late for a process that looks all the time.
+        """
+        from headway.config import holds_password
+        from headway.errors import BadInput
+
+        if holds_password(self.flags.get("database") or ""):
+            text = (
+                "--database holds a password, and every process of this machine can read the arguments of another one"
+            )
+            hint = "put the address into HEADWAY_DATABASE or headway.toml, or the password alone into ~/.pgpass"
+            raise BadInput(text, hint=hint, field="database")
+
     @contextmanager
     def backend(self, app: str | None = None, *, tasks: bool = False) -> Iterator[Backend]:
         """Opens a server, or an existing database; never creates a database.

@@ -10,6 +10,7 @@ from headway.config.schema import KNOWN, shown
 from headway.config.settings import SettingPath, Settings
 from headway.model.values import times
 
+_DATABASE_PASSWORD = re.compile(r"(?i)\b(ssl)?pass(word|wd)?\s*=\s*[^&\s]")
 _USER_PASSWORD = re.compile(r"(://[^:/?#@]*):.*@", re.DOTALL)
 _PASSWORD = re.compile(r"(?i)(\w*(?:pass|pwd|secret|token|key)\w*\s*=\s*)('(?:[^'\\]|\\.)*'?|\S*)")
 
@@ -57,3 +58,8 @@ def _value_text(value: object) -> str:
 def masked(text: str) -> str:
     """Replaces passwords in addresses by `***`; hides too much rather than too little."""
     return _PASSWORD.sub(r"\1***", _USER_PASSWORD.sub(r"\1:***@", text))
+
+
+def holds_password(address: str) -> bool:
+    """Returns True if an address of a database, as a URL or as words `name=value`, has a password in it."""
+    return bool(_USER_PASSWORD.search(address) or _DATABASE_PASSWORD.search(address))

@@ -31,6 +31,7 @@ def register(root: typer.Typer) -> None:
         slots: Annotated[int | None, typer.Option(metavar="N", help="Number of jobs to run at once.")] = None,
     ) -> int:
         """Start Headway, and restart it whenever a .py file below this folder changes."""
+        call.refuse_shown_password()
         settings = call.settings()  # refuses wrong settings here, once, instead of at every restart
         if settings.shutdown_grace == type(settings).model_fields["shutdown_grace"].default:
             os.environ["HEADWAY_SHUTDOWN_GRACE"] = GRACE

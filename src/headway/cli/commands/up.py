@@ -116,6 +116,7 @@ def serve(
     from headway.runtime import settle
     from headway.runtime import supervisor as compose
 
+    call.refuse_shown_password()
     protect_memory()  # first: settings and secrets are read below
     asked = _exit_on_sigterm()
     log_to_stderr()
