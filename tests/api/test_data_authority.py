@@ -9,7 +9,7 @@ import html
 import inspect
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import httpx
@@ -19,6 +19,8 @@ from headway.api.app import NOUNS
 from headway.api.http.routing import RouteSpec
 from headway.model.access.authority import ADMIN_TASKS
 from headway.model.access.permissions import Role
+from headway.store.db import Tx
+from headway.store.schedules import schedules
 from headway.tasks import BUILT_IN
 from tests.api.test_authority import STORY, minutely, paused, plan
 from tests.support import forms
@@ -401,6 +403,32 @@ def test_no_route_places_again_what_a_closed_tenants_admin_made(stage: Stage) ->
             assert (done["changed"], len(done["refused"])) == ([], 2), action
     assert {job["status"] for job in admin.get("/api/jobs").json()["items"]} == {"PAUSED", "CANCELLED"}
     assert [job["job_id"] for job in admin.get("/api/jobs").json()["items"]] == [job["job_id"] for job in before]
+
+
+def test_a_schedule_that_this_version_cannot_read_is_its_authors(site: Site) -> None:
+    """A newer version wrote it: it may run whatever its author may give."""
+    admin, operator = (site.as_(site.token(role, name=role)) for role in ("admin", "operator"))
+    made = admin.post("/api/schedules", json=minutely(steps=[STORY])).json()["schedule_id"]
+    own = operator.post("/api/schedules", json={**minutely(steps=[STORY]), "name": "own"}).json()["schedule_id"]
+    for schedule in (made, own):
+        newer(site, schedule)
+        assert not site.app.client.schedules.get(schedule).readable
+    for method, body in (("PATCH", {"name": "mine"}), ("DELETE", None)):
+        refused = operator.request(method, f"/api/schedules/{made}", json=body)
+        assert (refused.status_code, refused.json()["code"]) == (403, "admin_only"), (method, refused.text)
+    assert operator.delete(f"/api/schedules/{own}").status_code == 200
+    assert admin.delete(f"/api/schedules/{made}").status_code == 200
+
+
+def newer(site: Site, schedule: int) -> None:
+    """Gives a schedule a definition with a word that this version does not know."""
+
+    def work(tx: Tx) -> None:
+        seen = schedules.kept(tx, 1, [schedule])[schedule]
+        definition = {**json.loads(seen.definition), "invented_later": {"task": "command"}}
+        schedules.save(tx, replace(seen, definition=json.dumps(definition)))
+
+    site.app.client.database.transact("newer", work)
 
 
 # --- forms of the dashboard ---------------------------------------------------------------------------------------

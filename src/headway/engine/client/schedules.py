@@ -119,6 +119,9 @@ class Schedules:
         """Refuses a caller that may not change this schedule, because it could not have made it."""
         if schedule.readable:
             self._may_hold(schedule.parsed, schedule.bound)
+        elif self.client.visitor is not None:
+            author = authority.of_author(self.client, schedule.tenant_id, schedule.author)
+            rule.check_unread(authority.of_caller(self.client), author, schedule.name)
 
     def _may_hold(self, definition: Definition, bound: Mapping[str, int]) -> None:
         """Refuses a caller that may not make this definition, before its params are checked."""

@@ -119,6 +119,17 @@ def check_policy(authority: Authority, on_failure: str | None) -> None:
         raise _refused(authority, POLICY, f"{text}; use stop, continue or skip", field="on_failure")
 
 
+def check_unread(authority: Authority, author: Authority, name: str) -> None:
+    """Refuses to change a schedule that this version cannot read, if its author may give more than the caller.
+
+    Its definition may hold whatever its author may give.
+    """
+    for kind in KINDS:
+        if author.may(kind) and not authority.may(kind):
+            text = f"schedule {name!r} is of a newer version and may run {kind}: only an admin may change it"
+            raise _refused(authority, kind, text, field="schedule")
+
+
 def is_custom(on_failure: str) -> bool:
     return "." in on_failure or ":" in on_failure
 
