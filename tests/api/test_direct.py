@@ -16,9 +16,9 @@ import pytest
 
 from headway import App, Context, Skip
 from headway.api.endpoints import direct
+from headway.api.http.shares import Shares
 from headway.api.schemas.common import PageSchema, ProblemSchema
 from headway.api.schemas.queue import ReservationSchema
-from headway.api.service import DIRECT_CALLS
 from headway.errors import BadInput
 from headway.model.jobs.job import Reservation
 from headway.runtime import supervisor
@@ -289,7 +289,7 @@ def test_whenever_callers_go_away_nothing_is_left_of_them(site: Site, doors: Doo
     service = site.server.service
     until(lambda: all(one.finished_at is not None for one in rows(site)), "that all places are given back")
     until(lambda: not service.under_way, "that all calls have ended")
-    until(lambda: service.direct_calls._value == DIRECT_CALLS, "that all calls have left")
+    until(lambda: service.direct_calls.taken == 0, "that all calls have left")
     assert {one.outcome for one in rows(site)} <= {"ABANDONED", "COMPLETED"}
     assert sorted(doors.began) == sorted(doors.ended)
     doors.open.set()
@@ -345,7 +345,7 @@ def _all(one: socket.socket) -> bytes:
 
 
 def test_no_more_wait_than_there_are_places_for(site: Site, doors: Doors) -> None:
-    site.server.service.direct_calls = threading.Semaphore(1)
+    site.server.service.direct_calls = Shares(1, "direct calls", "too_many_calls")
     with caller(site, "/stands", {"word": "first"}) as first:
         until(lambda: doors.began == ["first"])
         full = site.http.post("/stands", json={"word": "second"})

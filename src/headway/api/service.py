@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from headway.api.http.shares import Shares
 from headway.clock import Clock, SystemClock
 from headway.engine.client.client import Client
 from headway.engine.events.tail import Tail
@@ -91,7 +92,7 @@ class Service:
         self.clock: Clock = SystemClock()
         self.draining = threading.Event()
         self.closing = threading.Event()
-        self.direct_calls = threading.Semaphore(DIRECT_CALLS)
+        self.direct_calls = Shares(DIRECT_CALLS, "direct calls", "too_many_calls")
         self.under_way: set[UnderWay] = set()
         # Direct calls with an Idempotency-Key. Only the event loop uses it.
         self.kept_calls: dict[KeptPlace, Any] = {}

@@ -14,7 +14,7 @@ from headway.model.access.permissions import Role
 routes = Routes("apply")
 
 
-@routes.post("/api/apply", Role.ADMIN, answer=AppliedSchema, creates=True)
+@routes.post("/api/apply", Role.ADMIN, long=True, answer=AppliedSchema, creates=True)
 def apply(here: Here, body: ApplyBody) -> Response:
     """Bring templates, schedules, targets and webhooks to the state in a file.
 

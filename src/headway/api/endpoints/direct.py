@@ -16,7 +16,7 @@ from fastapi import Body, FastAPI, Header, Path, Request, Response
 
 from headway.api.http.routing import KEY, Here, RequestContext, Routes, answer
 from headway.api.schemas.queue import CallBody, ResultSchema
-from headway.api.service import DIRECT_CALLS, KeptPlace
+from headway.api.service import KeptPlace
 from headway.engine.client.authority import check_task
 from headway.engine.tasks.registry import Registry, TaskSpec
 from headway.errors import BadInput, Busy, HeadwayError, JobFailed, NotFound, Refused
@@ -130,8 +130,7 @@ class _UnderWay:
         self.result: Future[Any] = Future()
 
     def start(self) -> None:
-        if not self.here.service.direct_calls.acquire(blocking=False):
-            raise Busy(f"this server has {DIRECT_CALLS} direct calls, its limit: try again later", retry_after=5)
+        self.here.service.direct_calls.enter(self.here.visitor)
         self.here.service.under_way.add(self)
         if self.here.service.draining.is_set():  # looked at after `add`, so that `drain` misses no call
             self._leave()
@@ -144,7 +143,7 @@ class _UnderWay:
 
     def _leave(self) -> None:
         self.here.service.under_way.discard(self)
-        self.here.service.direct_calls.release()
+        self.here.service.direct_calls.leave(self.here.visitor)
 
     def _live(self) -> None:
         self.result.set_running_or_notify_cancel()

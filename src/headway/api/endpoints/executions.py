@@ -56,7 +56,9 @@ def cancel(here: Here, execution_id: Id, body: Body | None = None) -> Response:
     return show_execution(here, execution_id)
 
 
-@routes.post("/api/schedule-executions/{execution_id}/retry", answer=ExecutionSchema, status=201, creates=True)
+@routes.post(
+    "/api/schedule-executions/{execution_id}/retry", long=True, answer=ExecutionSchema, status=201, creates=True
+)
 def retry(here: Here, execution_id: Id, body: Body | None = None) -> Response:
     """Retry a failed execution as a new one.
 

@@ -23,7 +23,7 @@ routes = Routes("groups")
 STATUSES = ("RUNNING", "COMPLETED", "PARTIAL", "CANCELLED")
 
 
-@routes.post("/api/job-groups", answer=GroupWithStepsSchema, status=201, creates=True)
+@routes.post("/api/job-groups", long=True, answer=GroupWithStepsSchema, status=201, creates=True)
 def create(here: Here, body: NewGroupBody) -> Response:
     """Create a group with all its jobs, or nothing."""
     members = body.members()
@@ -78,7 +78,7 @@ def cancel(here: Here, group_id: Id, body: Body | None = None) -> Response:
     return _shown(here, group_id)
 
 
-@routes.post("/api/job-groups/{group_id}/retry", answer=GroupWithStepsSchema, status=201, creates=True)
+@routes.post("/api/job-groups/{group_id}/retry", long=True, answer=GroupWithStepsSchema, status=201, creates=True)
 def retry(here: Here, group_id: Id, body: Body | None = None) -> Response:
     """Retry a failed group as a new one.
 

@@ -21,7 +21,7 @@ async def healthz(here: Here) -> Response:
     return answer({"status": "alive"})
 
 
-@routes.get("/readyz", None, answer=ReadinessSchema)
+@routes.get("/readyz", None, probe=True, answer=ReadinessSchema)
 def readyz(here: Here) -> Response:
     """Report whether the process is ready; 503 with the reasons if not.
 

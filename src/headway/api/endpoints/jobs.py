@@ -82,7 +82,7 @@ def new_job(here: RequestContext, client: Client, given: Mapping[str, Any], **fi
     return make_job(client, given["task"], params, options)
 
 
-@routes.post("/api/jobs/batch", answer=BatchSchema, status=201, creates=True)
+@routes.post("/api/jobs/batch", long=True, answer=BatchSchema, status=201, creates=True)
 def batch(here: Here, body: NewBatchBody) -> Response:
     """Create many jobs, all or none.
 
@@ -150,7 +150,7 @@ def _stage(mode: str, n: int, member: Mapping[str, Any]) -> int:
     return n if mode == "sequential" else 0
 
 
-@routes.post("/api/jobs/bulk", answer=BulkSchema, creates=True)
+@routes.post("/api/jobs/bulk", long=True, answer=BulkSchema, creates=True)
 def act_on_many(here: Here, body: BulkBody) -> Response:
     """Apply one action to every matching job.
 

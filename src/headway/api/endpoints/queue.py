@@ -79,7 +79,7 @@ def _pauses(here: RequestContext) -> Response:
         return answer(pause_json(*lanes.pauses(tx, here.tenant_id)))
 
 
-@routes.post("/api/queue/reorder", answer=ReorderedSchema)
+@routes.post("/api/queue/reorder", long=True, answer=ReorderedSchema)
 def reorder(here: Here, body: ReorderBody) -> Response:
     """Put several jobs into the given order, within the places they hold together.
 

@@ -183,6 +183,7 @@ def run(here: Here, schedule_id: Id, body: RunBody | None = None) -> Response:
 
 @routes.post(
     "/api/schedules/{schedule_id}/backfill",
+    long=True,
     answer=BackfilledSchema,
     status=201,
     creates=True,

@@ -14,13 +14,14 @@ from functools import lru_cache
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from headway import __version__, errors
 from headway.api.http import denied_page, problems
 from headway.api.http.cookies import ROOT, SESSION_COOKIE, TENANT_COOKIE, Scope, cookie_values
+from headway.api.http.shares import IDENTIFY
 from headway.api.legacy import announcement
 from headway.api.service import Service, ServiceConfig
 from headway.engine.client.tokens import any_token
@@ -75,6 +76,7 @@ class AccessMiddleware:
         self.app = app
         self.service = service
         self.hosts = _allowed(service.terms.host, service.terms.hosts)
+        self.threads = CapacityLimiter(IDENTIFY)
         self._lock = threading.Lock()
         self._open: tuple[float, bool] = (-OPEN_SECONDS, False)
 
@@ -131,6 +133,10 @@ class AccessMiddleware:
 
     # --- the caller ---
 
+    async def _run(self, work: Callable[..., T], *given: Any) -> T:
+        """Reads in threads of its own, so that requests which occupy all others keep no caller from being known."""
+        return await to_thread.run_sync(work, *given, limiter=self.threads)
+
     async def _identify(self, scope: Scope, headers: Headers) -> None:
         """Stores the visitor in the scope.
 
@@ -138,14 +144,12 @@ class AccessMiddleware:
         """
         plain, tenant_request = _token(headers), _RequestedTenant.of(headers.get(TENANT))
         if plain is not None:
-            _set_visitor(
-                scope, await to_thread.run_sync(self._named, plain, tenant_request), tenant_request=tenant_request
-            )
+            _set_visitor(scope, await self._run(self._named, plain, tenant_request), tenant_request=tenant_request)
         elif _is_public(scope):
             _set_visitor(scope, None)
         else:
             if not self.service.has_cookie_key:  # pages need it too, after the database is known to answer
-                await to_thread.run_sync(lambda: self.service.cookie_key)
+                await self._run(lambda: self.service.cookie_key)
             tenant_request = tenant_request or self._chosen(scope)
             visitor, cookie = await self._browsing(scope, cookie_values(SESSION_COOKIE, scope), tenant_request)
             _set_visitor(scope, visitor, cookie, tenant_request)
@@ -167,7 +171,7 @@ class AccessMiddleware:
         """
         for cookie in cookies:
             if cookie.startswith(SESSION_PREFIX):
-                visitor = await to_thread.run_sync(self._in_session, cookie, tenant_request)
+                visitor = await self._run(self._in_session, cookie, tenant_request)
                 if visitor is not None:
                     return visitor, cookie
         others = [cookie for cookie in cookies if not cookie.startswith(SESSION_PREFIX)]
@@ -193,7 +197,7 @@ class AccessMiddleware:
         recently = time.monotonic() - self._open[0] < OPEN_SECONDS
         if recently and self._open[1] and tenant_request is None:
             return self.service.anybody(self.service.system.tenant, peer)
-        return await to_thread.run_sync(self._unnamed, peer, tenant_request)
+        return await self._run(self._unnamed, peer, tenant_request)
 
     def _unnamed(self, peer: str, tenant_request: _RequestedTenant | None) -> Visitor | None:
         """Returns the visitor for a request without a token, or None if a token exists."""

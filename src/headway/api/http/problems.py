@@ -28,6 +28,8 @@ _BY_CODE = {
     "unauthorised": 401,
     "gone": 410,
     "too_many_streams": 429,
+    "too_many_calls": 429,
+    "too_many_requests": 429,
 }
 _BY_KIND: tuple[tuple[type[errors.HeadwayError], int], ...] = (
     (errors.BadInput, 422),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial, wraps
 from typing import Annotated, Any, TypeVar
 
+from anyio import to_thread
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute, APIRouter
@@ -17,6 +19,7 @@ from starlette.routing import BaseRoute
 
 from headway import errors
 from headway.api.http.problems import MEDIA_TYPE, BadBody
+from headway.api.http.shares import Turns
 from headway.api.legacy import announcement
 from headway.api.schemas.common import ProblemSchema
 from headway.api.service import Service
@@ -76,7 +79,7 @@ class RouteSpec:
 
     `role` None makes it public. `creates` makes it accept an Idempotency-Key. `media` is the type of the answer.
     `matches` makes it accept If-Match, as every PATCH, PUT and DELETE does. `hidden` keeps an alternative spelling out
-    of the OpenAPI document.
+    of the OpenAPI document. A `long` request takes turns with others, a `probe` has threads of its own.
     """
 
     method: str
@@ -91,6 +94,8 @@ class RouteSpec:
     matches: bool | None = None
     deprecated: bool = False
     hidden: bool = False
+    long: bool = False
+    probe: bool = False
     also: Mapping[int, str] = field(default_factory=dict)
 
 
@@ -309,6 +314,20 @@ def _query_names(dependant: Any) -> set[str]:
 Here = Annotated[RequestContext, Depends(enter)]
 
 
+def _apart(endpoint: Callable[..., Response], *, long: bool) -> Callable[..., Awaitable[Response]]:
+    """Returns the endpoint for threads other than those of most requests."""
+
+    @wraps(endpoint)
+    async def run(here: RequestContext, **given: Any) -> Response:
+        turns: Turns = here.request.app.state.turns
+        if long:
+            return await turns.run(here.visitor, endpoint, here=here, **given)
+        return await to_thread.run_sync(partial(endpoint, here=here, **given), limiter=turns.probes)
+
+    run.__signature__ = inspect.signature(endpoint, eval_str=True)  # type: ignore[attr-defined]
+    return run
+
+
 class Routes:
     """The endpoints with one tag."""
 
@@ -318,7 +337,10 @@ class Routes:
 
     def add(self, method: str, path: str, role: Role | None, **facts: Any) -> Callable[[Callable[..., Any]], Any]:
         def declare(endpoint: Callable[..., Any]) -> Callable[..., Any]:
-            self.declared.append(RouteSpec(method, path, role, endpoint, **facts))
+            spec = RouteSpec(method, path, role, endpoint, **facts)
+            if spec.long or spec.probe:
+                spec = replace(spec, endpoint=_apart(endpoint, long=spec.long))
+            self.declared.append(spec)
             return endpoint
 
         return declare

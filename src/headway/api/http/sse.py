@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from headway.api.http import connections
 from headway.api.http.connections import Activity, Connection
 from headway.api.http.messages import message
+from headway.api.http.shares import of_tenant, of_tenants
 from headway.engine.client.tokens import Live, live_among
 from headway.errors import Busy, HeadwayError
 from headway.model.access.permissions import Visitor, fingerprint, looks_like_session
@@ -27,10 +28,6 @@ T = TypeVar("T")
 log = logging.getLogger("headway")
 # A stream is a connection that stays: one connection in this many may be a stream.
 CONNECTIONS_PER_STREAM = 5
-# One stream in this many is kept for callers of the system.
-SYSTEM = 10
-# A tenant may hold one in this many of the rest.
-TENANTS = 2
 MOST_EACH = 20
 RETRY_AFTER = 10
 # Streams read the database on their own threads, so that they cannot starve requests.
@@ -56,9 +53,8 @@ class StreamLimits:
     def under(most: int) -> StreamLimits:
         """Returns the limits of a server with at most so many connections."""
         server = max(1, most // CONNECTIONS_PER_STREAM)
-        tenants = max(1, server - max(1, server // SYSTEM))
-        tenant = max(1, tenants // TENANTS)
-        return StreamLimits(server, tenants, tenant, min(MOST_EACH, tenant))
+        tenant = of_tenant(server)
+        return StreamLimits(server, of_tenants(server), tenant, min(MOST_EACH, tenant))
 
 
 class Streams:

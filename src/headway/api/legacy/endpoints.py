@@ -124,7 +124,7 @@ def _batch(here: RequestContext, number: int, status: int = 200) -> Response:
     return _deprecated(batch, here.address(f"/api/job-groups/{number}"), status)
 
 
-_declare("POST", "/jobs/batch/trigger", trigger_batch, answer=wire.OldBatch, status=202, creates=True)
+_declare("POST", "/jobs/batch/trigger", trigger_batch, answer=wire.OldBatch, status=202, creates=True, long=True)
 
 
 def show_batch(here: Here, batch_id: OldId) -> Response:
