@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -15,6 +16,7 @@ from tests.support.service import Site, running, shop
 from tests.support.sockets import HALF_BODY, HALF_HEAD, ask, connect, connected, still_open
 from tests.support.waiting import until
 
+MANY = b"GET /api/openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 200
 OK, FULL, LATE = b"HTTP/1.1 200", b"HTTP/1.1 503", b"HTTP/1.1 408"
 
 
@@ -40,7 +42,7 @@ def test_half_sent_requests_make_room_for_whole_ones(site: Site) -> None:
             assert ask(site.url, path).startswith(OK)
         assert still_open([*heads, *bodies]) <= 20
         until(lambda: not still_open([*heads, *bodies]), "that late requests are closed")
-    assert not site.server.connections.waiting_of
+    assert not site.server.connections.waiting.of
 
 
 @pytest.mark.parametrize("sent", [HALF_HEAD, HALF_BODY], ids=["head", "body"])
@@ -87,18 +89,45 @@ def test_requests_that_are_being_answered_keep_their_places(app: App, site: Site
         refused = ask(site.url, "/api/jobs")
         assert refused.startswith(FULL)
         assert b"retry-after: 5" in refused
-        stack.enter_context(connected(site.url, 100, HALF_HEAD))
+        for half in (HALF_HEAD, HALF_BODY, b""):
+            stack.enter_context(connected(site.url, 100, half))
+            assert ask(site.url, "/healthz").startswith(OK), "spare places give way too"
         release.set()
         assert all(one.recv(4096).startswith(OK) for one in served)
 
 
 def test_an_answer_that_is_not_read_is_given_up(site: Site) -> None:
-    many = b"GET /api/openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 200
     with connect(site.url, buffer=4096) as deaf:
         deaf.setblocking(False)
-        deaf.send(many)
+        deaf.send(MANY)
         until(lambda: site.server.connections.open, "that it is connected")
         until(lambda: not site.server.connections.open, "that it is closed")
+
+
+def test_readers_that_stall_give_way(site: Site) -> None:
+    with ExitStack() as stack:
+        deaf: list[socket.socket] = []
+        for peer in ("127.0.0.7", "127.0.0.8"):
+            deaf += stack.enter_context(connected(site.url, 10, MANY, peer=peer, buffer=4096))
+            until(lambda: len(site.server.connections.stalled.of.get(peer, ())) == 10, "that they stall")  # noqa: B023
+        stack.enter_context(connected(site.url, 30, HALF_HEAD, peer="127.0.0.9"))
+        for path in ("/healthz", "/api/jobs"):
+            assert ask(site.url, path).startswith(OK)
+        assert still_open(deaf) < 20
+
+
+def test_a_reader_that_takes_little_now_and_then_is_closed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """48 KB every 30 s once kept a place for ever, because each of them counted as progress."""
+    monkeypatch.setattr(connections, "LEAST", 64 * 1024 * 1024)
+
+    def is_closed() -> bool:
+        try:
+            return slow.recv(16 * 1024) == b""
+        except ConnectionError:
+            return True
+
+    with connect(site.url, MANY, buffer=4096) as slow:
+        until(is_closed, "that it is closed")
 
 
 def test_connections_leave_descriptors_for_the_worker() -> None:

@@ -24,9 +24,16 @@ from tests.support.sockets import HALF_BODY, HALF_HEAD, ask, connect, connected,
 from tests.support.waiting import until
 
 FLOOD = 1_100
-# What each connection of a wave sends, and whether it leaves its place to a whole request.
+# What the connections of a wave send, in turns. Each leaves its place to a whole request.
 LONG_ANSWER = b"GET /api/openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-WAVES = {"head": (HALF_HEAD, True), "body": (HALF_BODY, True), "nothing": (b"", True), "reader": (LONG_ANSWER, False)}
+WAVES = {
+    "head": [HALF_HEAD],
+    "body": [HALF_BODY],
+    "nothing": [b""],
+    "reader": [LONG_ANSWER],
+    "readers and heads": [LONG_ANSWER, HALF_HEAD],
+    "all": [LONG_ANSWER, HALF_BODY, b"", HALF_HEAD],
+}
 ROUNDS = 20 if os.environ.get("HEADWAY_PROOF") else 1
 FLOODED = "half-sent requests, silent connections and stalled readers"
 DESCRIPTORS = 400
@@ -75,18 +82,20 @@ def test_waves_of_every_kind_stop_nothing(app: App, sqlite_url: str, folder: Pat
     args = ("up", "--json", "--app", "tests.support.shop:app")
     with running(*args, cwd=folder, database=sqlite_url, prefix=limited(DESCRIPTORS)) as process:
         url = json.loads(line_of(process.stdout, "started"))["url"]
-        for number, (kind, (sent, gives_way)) in enumerate(list(WAVES.items()) * ROUNDS):
-            buffer = 4096 if kind == "reader" else None
+        for number, (kind, sent) in enumerate(list(WAVES.items()) * ROUNDS):
             peers = [f"127.{place}.{number // 250}.{number % 250 + 1}" for place in (2, 3)]
-            with (
-                connected(url, FLOOD // 2, sent, peer=peers[0], buffer=buffer) as first,
-                connected(url, FLOOD // 2, sent, peer=peers[1], buffer=buffer) as second,
-            ):
-                for path in ("/healthz", "/api/jobs") if gives_way else ("/healthz",):
-                    answers_soon(url, path)
+            with ExitStack() as stack:
+                flood = []
+                for each in sent:
+                    buffer = 4096 if each is LONG_ANSWER else None
+                    for peer in peers:
+                        wave = connected(url, FLOOD // 2 // len(sent), each, peer=peer, buffer=buffer)
+                        flood += stack.enter_context(wave)
+                    for path in ("/healthz", "/api/jobs"):
+                        answers_soon(url, path)
                 assert app.enqueue("shop.greet", {"name": kind}).result(timeout=PATIENCE)
-                assert still_open([*first, *second]) <= DESCRIPTORS // 4 or not gives_way
-            figure(FLOODED, len(first) + len(second))
+                assert still_open(flood) <= DESCRIPTORS // 4
+            figure(FLOODED, len(flood))
             until(lambda: ask(url, "/api/jobs", peer="127.1.0.1").startswith(b"HTTP/1.1 200"), "that there is room")
         process.terminate()
         _, said = process.communicate(timeout=PATIENCE)

@@ -1,7 +1,8 @@
 """The open connections of the server: their number, their share per peer, their deadlines.
 
-A connection waits for its client until a whole request has arrived. The server may close such a connection at any time,
-and closes the oldest one when a place is needed; a request that has arrived is never given up for another one.
+A connection waits for its client until a whole request has arrived, and again while its answer is not read. The server
+may close such a connection at any time, and closes the one that waits longest when a place is needed: first those
+without a request. A request that is being worked on is never given up for another one.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ PEERS = 2
 SPARE = 32
 # Connections that the kernel holds until the server accepts them.
 BACKLOG = 64
+# Bytes per second that a client must take of an answer that it does not keep up with, on average over the time in which
+# it may stall. A client that takes a little now and then would keep its place for ever.
+LEAST = 8 * 1024
 # Bytes of a stream that the kernel holds; a transport holds as many before it counts as stalled.
 STREAM_BUFFER = 64 * 1024
 RETRY_AFTER = 5
@@ -58,7 +62,8 @@ class Activity(enum.Enum):
     CLOSING = "the rest of the answer is on its way"
 
 
-# Seconds that an activity may last. uvicorn ends an idle connection itself, and an answer takes the time it needs.
+# Seconds that an activity may last. uvicorn ends an idle connection itself, and an answer takes the time it needs. A
+# client that stalls has this time for LEAST bytes a second.
 DEADLINES: Mapping[Activity, float] = {
     Activity.HEAD: 10.0,
     Activity.BODY: 30.0,
@@ -92,6 +97,28 @@ def most_connections() -> int:
     return MOST if soft == resource.RLIM_INFINITY else max(PEERS, min(MOST, soft // DESCRIPTORS_PER_CONNECTION))
 
 
+class Line:
+    """Connections that give way to a new one, the longest wait first: all, and those of each peer."""
+
+    def __init__(self) -> None:
+        self.all: dict[Connection, None] = {}
+        self.of: defaultdict[str, dict[Connection, None]] = defaultdict(dict)
+
+    def add(self, connection: Connection) -> None:
+        self.all[connection] = None
+        self.of[connection.peer][connection] = None
+
+    def remove(self, connection: Connection) -> None:
+        if connection in self.all:
+            del self.all[connection]
+            del self.of[connection.peer][connection]
+            if not self.of[connection.peer]:
+                del self.of[connection.peer]
+
+    def first(self, peer: str | None) -> Connection | None:
+        return next(iter(self.all if peer is None else self.of.get(peer, ())), None)
+
+
 class Connections:
     """All connections of a server. Used in its event loop only."""
 
@@ -102,61 +129,84 @@ class Connections:
         # Connections in places beyond the limit.
         self.spare: set[Connection] = set()
         self.peers: defaultdict[str, set[Connection]] = defaultdict(set)
-        # Connections that wait for their client, the longest wait first: all, and those of each peer.
-        self.waiting: dict[Connection, None] = {}
-        self.waiting_of: defaultdict[str, dict[Connection, None]] = defaultdict(dict)
+        # Those that wait for a request, those whose client does not read, and those of both kinds in spare places.
+        self.waiting = Line()
+        self.stalled = Line()
+        self.spare_line = Line()
 
     def enter(self, connection: Connection) -> bool:
         """Gives a new connection a place. Returns False if not even a spare one is left."""
         peer = connection.peer
         if len(self.peers[peer]) >= self.each:
-            room = self._close_oldest(self.waiting_of[peer])
+            room = self._close_oldest(peer, self.waiting, self.stalled)
         else:
-            room = len(self.open) < self.most or self._close_oldest(self.waiting)
+            room = len(self.open) < self.most or self._close_oldest(None, self.waiting, self.stalled)
         if room:
             self.open.add(connection)
             self.peers[peer].add(connection)
             return True
-        if len(self.spare) >= max(1, min(SPARE, self.most // DESCRIPTORS_PER_CONNECTION)):
+        spare = max(1, min(SPARE, self.most // DESCRIPTORS_PER_CONNECTION))
+        if len(self.spare) >= spare and not self._close_oldest(None, self.spare_line):
             return False
         self.spare.add(connection)
         return True
 
-    def _close_oldest(self, waiting: dict[Connection, None]) -> bool:
-        oldest = next(iter(waiting), None)
-        if oldest is None:
-            return False
-        self.leave(oldest)
-        oldest.transport.abort()
-        return True
+    def _close_oldest(self, peer: str | None, *lines: Line) -> bool:
+        for line in lines:
+            if (oldest := line.first(peer)) is not None:
+                self.leave(oldest)
+                oldest.transport.abort()
+                return True
+        return False
 
     def leave(self, connection: Connection) -> None:
         """Frees the place of a connection; may be called more than once."""
+        self.served(connection)
         self.spare.discard(connection)
         self.open.discard(connection)
-        self.served(connection)
         if peers := self.peers.get(connection.peer):
             peers.discard(connection)
         if not self.peers.get(connection.peer):
             self.peers.pop(connection.peer, None)
-            self.waiting_of.pop(connection.peer, None)
 
-    def waits(self, connection: Connection) -> None:
-        """Notes that a connection waits for its client from now on."""
+    def waits(self, connection: Connection, *, stalled: bool = False) -> None:
+        """Notes that a connection waits for its client from now on: for a request, or for the reading of an answer."""
+        self.served(connection)
         if connection in self.open:
-            self.waiting[connection] = None
-            self.waiting_of[connection.peer][connection] = None
+            (self.stalled if stalled else self.waiting).add(connection)
+        elif connection in self.spare:
+            self.spare_line.add(connection)
 
     def served(self, connection: Connection) -> None:
         """Notes that a connection does not wait for its client."""
-        self.waiting.pop(connection, None)
-        self.waiting_of.get(connection.peer, {}).pop(connection, None)
+        for line in (self.waiting, self.stalled, self.spare_line):
+            line.remove(connection)
 
     def sweep(self) -> None:
         """Closes the connections that are past their deadline."""
         now = time.monotonic()
         for connection in [*self.open, *self.spare]:
             connection.sweep(now)
+
+
+class Measured:
+    """A transport that counts the bytes written to it; all else is the transport's own."""
+
+    def __init__(self, transport: Any) -> None:
+        self.transport = transport
+        self.written = 0
+
+    def write(self, data: bytes) -> None:
+        self.written += len(data)
+        self.transport.write(data)
+
+    @property
+    def taken(self) -> int:
+        """Bytes that the kernel has taken."""
+        return self.written - int(self.transport.get_write_buffer_size())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.transport, name)
 
 
 class Connection(H11Protocol):
@@ -177,6 +227,8 @@ class Connection(H11Protocol):
         self.peer = ""
         self.activity = Activity.HEAD
         self.since = time.monotonic()
+        # The time, and the bytes that were taken, when the client last kept up with its answer; None while it does.
+        self.behind: tuple[float, int] | None = None
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope[CONNECTION] = self
@@ -188,7 +240,7 @@ class Connection(H11Protocol):
     # --- what asyncio and uvicorn call ---
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
+        super().connection_made(Measured(transport))  # type: ignore[arg-type]
         self.peer = _peer(self.client)
         if self.counted.enter(self):
             self.counted.waits(self)
@@ -227,9 +279,10 @@ class Connection(H11Protocol):
         if activity is self.activity:
             return
         self.activity, self.since = activity, time.monotonic()
-        self.counted.served(self)
-        if activity in WAITING:
-            self.counted.waits(self)
+        if activity in WAITING or activity is Activity.STALLED:
+            self.counted.waits(self, stalled=activity is Activity.STALLED)
+        else:
+            self.counted.served(self)
 
     def _activity(self, received: bool) -> Activity:
         if self.transport.is_closing():
@@ -245,7 +298,10 @@ class Connection(H11Protocol):
     def sweep(self, now: float) -> None:
         """Closes the connection if its client is late."""
         self._note()
-        limit = DEADLINES.get(self.activity)
+        if self._too_slow(now):
+            self.transport.abort()
+            return
+        limit = None if self.activity is Activity.STALLED else DEADLINES.get(self.activity)
         if limit is None or now - self.since < limit:
             return
         if self.activity is Activity.BODY and self.flow.read_paused:
@@ -257,6 +313,19 @@ class Connection(H11Protocol):
             self._note()
         else:
             self.transport.abort()
+
+    def _too_slow(self, now: float) -> bool:
+        """Returns True if the client took less of its answers than it must, since it last kept up with them."""
+        transport: Measured = self.transport  # type: ignore[assignment]
+        if transport.taken == transport.written:
+            self.behind = None
+        elif self.behind is None:
+            self.behind = (now, transport.taken) if self.flow.write_paused else None
+        elif now - self.behind[0] >= (limit := DEADLINES[Activity.STALLED]):
+            if transport.taken - self.behind[1] < limit * LEAST:
+                return True
+            self.behind = (now, transport.taken)
+        return False
 
     def buffer_little(self) -> None:
         """Limits what the kernel holds of an answer without end, whose client may not read it."""
