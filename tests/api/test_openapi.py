@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,39 @@ def test_no_sentence_is_left_of_a_field_that_is_gone() -> None:
     assert [field for fields in (SHARED, *BY_CLASS.values()) for field in fields if field not in known] == []
     names = {one["name"] for _, _, operation in OPERATIONS for one in operation.get("parameters", ())}
     assert sorted(set(PARAMETERS) - names) == []
+
+
+# Lists and texts with these words in their schemas are bounded by what they may be.
+BOUNDED = {"maxLength", "enum", "const", "pattern", "format"}
+
+
+def unbounded(schema: dict[str, Any], where: str, schemas: dict[str, Any], seen: set[str]) -> Iterator[str]:
+    """Every text and list in a schema that may have any length."""
+    name = schema.get("$ref", "").rpartition("/")[2]
+    if name and name not in seen:
+        seen.add(name)
+        yield from unbounded(schemas[name], name, schemas, seen)
+    kind = schema.get("type")
+    if (kind == "string" and not BOUNDED & set(schema)) or (kind == "array" and "maxItems" not in schema):
+        yield where
+    within = [*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ()), schema.get("items", {})]
+    for part in within:
+        yield from unbounded(part, where, schemas, seen)
+    for field, part in schema.get("properties", {}).items():
+        yield from unbounded(part, f"{where}.{field}", schemas, seen)
+
+
+def test_every_text_and_list_that_a_caller_gives_has_a_bound() -> None:
+    """The attack: 2,300 kinds in one query were compared with each event, under the lock of all streams."""
+    schemas, seen = json.loads(document())["components"]["schemas"], set[str]()
+    found: list[str] = []
+    for path, method, operation in OPERATIONS:
+        where = f"{method} {path}"
+        for one in operation.get("parameters", ()):
+            found += unbounded(one["schema"], f"{where} {one['name']}", schemas, seen)
+        for content in operation.get("requestBody", {}).get("content", {}).values():
+            found += unbounded(content.get("schema", {}), where, schemas, seen)
+    assert found == []
 
 
 def test_nouns_are_mounted_once() -> None:

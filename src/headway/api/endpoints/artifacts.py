@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import Annotated
 
+from fastapi import Path as PathParameter
 from fastapi import Response
 from starlette.responses import FileResponse
 
@@ -31,8 +33,12 @@ def ls(here: Here, job_id: JobId) -> Response:
     return answer({"items": [artifact_json(artifact) for artifact in found], "next": None})
 
 
+# Longer than any name of a file.
+MOST_NAME = 1_000
+
+
 @routes.get("/api/jobs/{job_id}/artifacts/{name:path}", also={200: "The file", 410: "The file is gone"})
-def download(here: Here, job_id: JobId, name: str) -> Response:
+def download(here: Here, job_id: JobId, name: Annotated[str, PathParameter(max_length=MOST_NAME)]) -> Response:
     """Download a file of a job."""
     here.client.get(job_id)
     with here.read() as tx:

@@ -37,6 +37,7 @@ _numbers = itertools.count(1)
 WaitHeader = Annotated[
     str | None,
     Header(
+        max_length=100,
         alias="Headway-Wait",
         description="Longest time to wait for a slot: a duration like 30m, or none for no limit",
         examples=["30m"],
@@ -45,7 +46,10 @@ WaitHeader = Annotated[
 PreferHeader = Annotated[
     str | None,
     Header(
-        alias="Prefer", description="wait=SECONDS: longest time to wait for a slot (RFC 7240)", examples=["wait=600"]
+        max_length=100,
+        alias="Prefer",
+        description="wait=SECONDS: longest time to wait for a slot (RFC 7240)",
+        examples=["wait=600"],
     ),
 ]
 

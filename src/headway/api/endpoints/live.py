@@ -16,6 +16,7 @@ from headway.api.http.messages import line_messages, message, shortened
 from headway.api.http.query import LARGEST, JobId
 from headway.api.http.routing import Here, RequestContext, Routes
 from headway.api.http.sse import CHECK, Stream, Streams, StreamSeat
+from headway.api.schemas.common import Words
 from headway.api.schemas.jobs import event_json, job_json
 from headway.engine.events.log_follower import LogFollower
 from headway.engine.events.subscription import EventFilter, Reset
@@ -36,7 +37,7 @@ AfterId = Annotated[
 async def events(
     here: Here,
     kind: Annotated[
-        list[str] | None, Query(description="Kinds like job.completed, or job.* for all events of jobs")
+        Words | None, Query(description="Kinds like job.completed, or job.* for all events of jobs")
     ] = None,
     thing: Annotated[str | None, Query(max_length=50)] = None,
     thing_id: Annotated[int | None, Query(ge=0, le=LARGEST)] = None,

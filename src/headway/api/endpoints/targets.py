@@ -12,7 +12,7 @@ from headway.api.endpoints import jobs
 from headway.api.http.path_names import Name
 from headway.api.http.query import Cursor, JobFilters, JobId, Limit
 from headway.api.http.routing import Here, RequestContext, Routes, answer
-from headway.api.schemas.common import Body, PageSchema
+from headway.api.schemas.common import Body, PageSchema, Words
 from headway.api.schemas.jobs import JobSchema, NewJobBody, ResolveBody, ResumeBody, RetryBody, job_json
 from headway.api.schemas.queue import PauseTargetBody, TargetSchema, target_json
 from headway.engine.client.client import Client
@@ -112,7 +112,7 @@ _plain("release", "End the job that holds a target as FAILED, which frees the ta
 @routes.get("/api/targets", answer=PageSchema[TargetSchema])
 def ls(
     here: Here,
-    state: Annotated[list[str] | None, Query(description="free, busy, held, paused; also with commas")] = None,
+    state: Annotated[Words | None, Query(description="free, busy, held, paused; also with commas")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:

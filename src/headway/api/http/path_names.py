@@ -42,7 +42,11 @@ class KeepSlashes:
         await self.app(scope, receive, send)
 
 
-def _name(name: Annotated[str, Path(description="Percent-encoded, a slash too: `a%2Fb`")]) -> str:
+# Characters of a name with its percent signs; a name has 200.
+MOST = 300
+
+
+def _name(name: Annotated[str, Path(max_length=MOST, description="Percent-encoded, a slash too: `a%2Fb`")]) -> str:
     if not name:
         raise HTTPException(404)
     return check_name(name.replace(STAND_IN, "/"), field="name")

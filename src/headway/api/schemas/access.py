@@ -8,6 +8,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import ConfigDict, Field
 
 from headway.api.schemas.common import (
+    MOST_TIME,
     ActorSchema,
     Body,
     Instant,
@@ -93,7 +94,10 @@ class NewTokenBody(Body):
     name: Name
     role: Literal["viewer", "operator", "admin"]
     tenant: Name | None = None
-    expires: Annotated[float | str | None, Field(description="An instant, or a duration from now")] = None
+    expires: Annotated[
+        float | Annotated[str, Field(max_length=MOST_TIME)] | None,
+        Field(description="An instant, or a duration from now"),
+    ] = None
 
 
 AdminKind = Literal["command", "powershell", "sql", "policy"]

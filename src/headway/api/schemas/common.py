@@ -40,11 +40,23 @@ Mode = Literal["sequential", "parallel", "staged"]
 # --- types of fields in bodies ------------------------------------------------------------------------------------
 
 Id = Annotated[int, Field(strict=True, ge=1, le=(1 << 63) - 1)]
+# Most characters of a time or a duration, and of a value to filter by.
+MOST_TIME = 100
+MOST_TEXT = 300
 Name = Annotated[str, Field(min_length=1, max_length=200)]
+Names = Annotated[list[Name], Field(max_length=200)]
+# Kinds of events, and names of states, each also as several with commas.
+Words = Annotated[list[Annotated[str, Field(max_length=MOST_TEXT)]], Field(max_length=50)]
+FilterText = Annotated[str, Field(max_length=MOST_TEXT)]
 Priority = Annotated[int, Field(strict=True, ge=0, le=100)]
 Params = dict[str, Any]
-GivenDuration = Annotated[float | str, Field(description="Seconds, or a text like 10s, 5m, 2h", examples=["10m"])]
-GivenInstant = Annotated[str, Field(description="RFC 3339, with a zone", examples=["2030-01-01T02:30:00Z"])]
+GivenDuration = Annotated[
+    float | Annotated[str, Field(max_length=MOST_TIME)],
+    Field(description="Seconds, or a text like 10s, 5m, 2h", examples=["10m"]),
+]
+GivenInstant = Annotated[
+    str, Field(max_length=MOST_TIME, description="RFC 3339, with a zone", examples=["2030-01-01T02:30:00Z"])
+]
 Budget = Annotated[dict[str, float], Field(examples=[{"tokens": 500_000}])]
 Note = Annotated[str, Field(max_length=2_000)]
 Switch = Annotated[bool, Field(strict=True)]

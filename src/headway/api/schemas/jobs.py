@@ -21,18 +21,21 @@ from headway.api.schemas.common import (
     Body,
     Budget,
     FailureName,
+    FilterText,
     GivenDuration,
     GivenInstant,
     Id,
     Instant,
     Json,
     Name,
+    Names,
     Outcome,
     Params,
     Priority,
     Reader,
     Schema,
     Status,
+    Words,
     actor_json,
     strict,
     time_or_none,
@@ -281,7 +284,7 @@ class JobOptionsBody(Body):
     params: Params | None = None
     priority: Priority | None = None
     target: Name | None = None
-    resources: list[Name] | None = None
+    resources: Names | None = None
     timeout: GivenDuration | None = None
     retry_policy: RetryPolicyBody | None = None
     budget: Budget | None = None
@@ -304,7 +307,7 @@ class NewJobBody(JobOptionsBody):
     hold: bool | None = None
     expires_at: GivenInstant | None = None
     webhook_url: Annotated[str, Field(max_length=2_000)] | None = None
-    webhook_events: list[str] | None = None
+    webhook_events: Words | None = None
 
     @model_validator(mode="after")
     def _one_of(self) -> NewJobBody:
@@ -376,18 +379,18 @@ class MoveBody(Body):
 
 
 class JobFilterBody(Body):
-    status: list[str] | None = None
-    task: str | None = None
-    target: str | None = None
+    status: Words | None = None
+    task: FilterText | None = None
+    target: FilterText | None = None
     group_id: Id | None = None
     schedule_id: Id | None = None
-    key: str | None = None
-    failure_kind: str | None = None
-    created_by: str | None = None
+    key: FilterText | None = None
+    failure_kind: FilterText | None = None
+    created_by: FilterText | None = None
     exhausted: bool | None = None
     since: GivenInstant | None = None
     until: GivenInstant | None = None
-    q: str | None = None
+    q: FilterText | None = None
 
 
 class BulkBody(Body):

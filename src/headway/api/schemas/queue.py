@@ -20,6 +20,7 @@ from headway.api.schemas.common import (
     Instant,
     Json,
     Name,
+    Names,
     Note,
     Params,
     Reader,
@@ -251,7 +252,7 @@ class CallBody(Body):
     model_config = ConfigDict(json_schema_extra={"examples": [{"params": {"topic": "fog"}, "wait": "30s"}]})
     params: Params | None = None
     target: Name | None = None
-    resources: list[Name] | None = None
+    resources: Names | None = None
     timeout: GivenDuration | None = None
     budget: Budget | None = None
     wait: GivenDuration | None = None
@@ -264,7 +265,7 @@ class NewReservationBody(Body):
     """
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"resources": ["ollama"], "ttl": "2m"}]})
-    resources: list[Name] | None = None
+    resources: Names | None = None
     target: Name | None = None
     ttl: GivenDuration | None = None
 

@@ -21,6 +21,7 @@ from headway.api.schemas.common import (
     Instant,
     Json,
     Name,
+    Names,
     Note,
     Params,
     Reader,
@@ -234,7 +235,7 @@ class NewTemplateBody(JobOptionsBody):
     name: Name
     task: Name
     description: Note | None = None
-    open_params: list[Name] | None = None
+    open_params: Names | None = None
 
     def fields(self) -> dict[str, Any]:
         return {name: _plain(value) for name, value in _given(self).items() if value is not None}
@@ -247,7 +248,7 @@ class TemplateEditBody(JobOptionsBody):
     name: Name | SkipJsonSchema[None] = None
     task: Name | SkipJsonSchema[None] = None
     description: Note | None = None
-    open_params: list[Name] | None = None
+    open_params: Names | None = None
 
     @field_validator("name", "task", mode="before")
     @classmethod

@@ -273,13 +273,17 @@ def applied_json(planned: Applying, secrets: Mapping[str, str], *, applied: bool
     return {"items": items, "applied": applied, "left": list(planned.left), "next": None, **more}
 
 
+# The body has no more.
+MOST_APPLIED = 256 * 1024
+
+
 class ApplyBody(Body):
     """A TOML file, and its name in error messages."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"text": "[[targets]]\nname = 'desk-1'\n", "dry_run": True}]}
     )
-    text: str
+    text: Annotated[str, Field(max_length=MOST_APPLIED)]
     file: Annotated[str, Field(min_length=1, max_length=300)] = "file"
     dry_run: bool = False
 

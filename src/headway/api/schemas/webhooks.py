@@ -17,6 +17,7 @@ from headway.api.schemas.common import (
     Json,
     Reader,
     Schema,
+    Words,
     actor_json,
     strict,
     time_or_none,
@@ -147,7 +148,7 @@ class NewWebhookBody(Body):
         json_schema_extra={"examples": [{"url": "https://example.com/hooks", "events": ["job.run.failed"]}]}
     )
     url: Url
-    events: list[str] | None = None
+    events: Words | None = None
     description: Annotated[str, Field(max_length=2_000)] | None = None
     secret: GivenSecret | None = None
     max_tries: Tries | None = None
@@ -157,7 +158,7 @@ class WebhookEditBody(Body):
     """Enabling a webhook also retries its deliveries at once."""
 
     url: Url | None = None
-    events: list[str] | None = None
+    events: Words | None = None
     description: Annotated[str, Field(max_length=2_000)] | None = None
     max_tries: Tries | None = None
     enabled: bool | None = None
