@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ import pytest
 from headway.model.jobs.outcome import Failed, FailureKind
 from headway.model.jobs.retry import RetryPolicy
 from headway.store.db import Tx
+from headway.store.jobs import available_actions
+from headway.store.jobs import changes as jobs
 from headway.store.jobs import views as job_views
 from headway.store.queue import queue_views
 from tests.support.life import TASK, Life
@@ -47,6 +50,23 @@ def test_many_jobs_take_no_more_than_one(life: Life) -> None:
             (job_id, 5 - n) for n, job_id in enumerate(ids[::-1])
         ]
     assert seen == ["read_jobs", "queue_order"]
+
+
+def test_the_chain_of_a_job_is_read_without_params(life: Life) -> None:
+    """1,000 retries with 200 KB of params each once made 200 MB of the page of a job."""
+    first = life.enqueue(retry=RetryPolicy(max_attempts=0))
+    ids = [first]
+    for _ in range(3):
+        life.end(life.claim(ids[-1]), Failed(FailureKind.EXCEPTION, "broken"))
+        ids.append(life.client.retry(ids[-1], params={"n": 1, "long": "x" * 1_000}).id)
+    with life.database.read() as tx:
+        view = job_views.view(tx, 1, ids[1])
+        case, shown = available_actions.case(tx, view, now=life.client.time_in(tx))
+        whole = jobs.chain(tx, first)
+    assert [job.id for job in case.chain] == [one.job.id for one in shown] == ids
+    assert {job.params for job in case.chain} == {"{}"}
+    assert [replace(job, params="{}") for job in whole] == list(case.chain)
+    assert "long" in case.job.params
 
 
 def test_only_queued_jobs_are_ranked_and_others_between_them_are_not_counted(life: Life) -> None:

@@ -40,12 +40,17 @@ STATES = {
 }
 
 
+_WITHOUT_PARAMS = {"params": "'{}'", "unfilled": "cast(null as text)"}
+
+
 def fragments() -> dict[str, Any]:
     """Returns the column lists, states and shared conditions by fragment name."""
     return {
         **STATES,
         "queued_job_columns": ", ".join(f"j.{name}" for name in QUEUED_JOB_COLUMNS),
         "job_columns": ", ".join(f"j.{name}" for name in JOB_COLUMNS),
+        # Params may have 256 KiB for each job.
+        "job_columns_without_params": ", ".join(_WITHOUT_PARAMS.get(name, f"j.{name}") for name in JOB_COLUMNS),
         "delivery_columns": ", ".join(f"d.{field.name}" for field in dataclasses.fields(Delivery)),
         "endpoint_columns": ", ".join(f"e.{field.name}" for field in dataclasses.fields(Endpoint)),
         "group_columns": ", ".join(f"g.{field.name}" for field in dataclasses.fields(Group)),

@@ -18,9 +18,9 @@ SHOWN = 25
 
 
 def case(tx: Tx, view: JobView, *, now: int, explained: Explanation | None = None) -> tuple[Case, list[JobView]]:
-    """Returns the facts that decide a job's actions, and the shown jobs of its chain."""
+    """Returns the facts that decide a job's actions, and the shown jobs of its chain, without their params."""
     job = view.job
-    chain = jobs.chain(tx, job.id)
+    chain = jobs.chain_without_params(tx, job.id)
     holder = None if job.key is None else jobs.with_key(tx, job.tenant_id, job.task, job.key)
     shown = views(tx, job.tenant_id, _nearby(chain, job))
     found = Case(

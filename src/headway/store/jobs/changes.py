@@ -144,6 +144,11 @@ def chain(tx: Tx, job_id: int) -> list[JobRecord]:
     return [rows.job(row) for row in tx.run("chain", id=job_id)]
 
 
+def chain_without_params(tx: Tx, job_id: int) -> list[JobRecord]:
+    """Returns the jobs of a chain for what their states decide; their params are left out."""
+    return [rows.job(row) for row in tx.run("chain_without_params", id=job_id)]
+
+
 def chain_failures(tx: Tx, job_id: int) -> list[FailureKind]:
     """Returns the failures before this job in its chain of automatic retries."""
     return [FailureKind(kind or "EXCEPTION") for (kind,) in tx.run("chain_failures", id=job_id)]

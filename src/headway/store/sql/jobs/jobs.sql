@@ -67,6 +67,19 @@ with recursive up(id, retry_of) as (
 )
 select {job_columns} from hw_job j where j.id in (select id from down) order by j.id;
 
+-- name: chain_without_params
+-- All jobs of a chain, from first to last, by automatic and manual retries.
+with recursive up(id, retry_of) as (
+  select id, retry_of from hw_job where id = :id
+  union all
+  select p.id, p.retry_of from up join hw_job p on p.id = up.retry_of
+), down(id) as (
+  select id from up where retry_of is null
+  union all
+  select c.id from down join hw_job c on c.retry_of = down.id
+)
+select {job_columns_without_params} from hw_job j where j.id in (select id from down) order by j.id;
+
 -- name: chain_page
 -- The jobs of a chain after an id, from first to last, by automatic and manual retries.
 with recursive up(id, retry_of) as (
