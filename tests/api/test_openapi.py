@@ -107,7 +107,8 @@ def unbounded(schema: dict[str, Any], where: str, schemas: dict[str, Any], seen:
     kind = schema.get("type")
     if (kind == "string" and not BOUNDED & set(schema)) or (kind == "array" and "maxItems" not in schema):
         yield where
-    within = [*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ()), schema.get("items", {})]
+    within = [part for word in ("anyOf", "oneOf", "allOf") for part in schema.get(word, ())]
+    within += [schema["items"]] if "items" in schema else []
     for part in within:
         yield from unbounded(part, where, schemas, seen)
     for field, part in schema.get("properties", {}).items():

@@ -39,7 +39,7 @@ from headway.api.http import problems
 from headway.api.http.auth import AccessMiddleware
 from headway.api.http.path_names import KeepSlashes
 from headway.api.http.routing import Routes
-from headway.api.http.shares import Turns
+from headway.api.http.shares import LongRequests
 from headway.api.http.sse import Streams
 from headway.api.legacy import endpoints
 from headway.api.openapi import Documents
@@ -106,7 +106,7 @@ def build() -> FastAPI:
     )
     app.state.declared, app.state.asked = {}, {}
     app.state.streams = Streams()
-    app.state.turns = Turns()
+    app.state.long_requests = LongRequests()
     app.state.documents = Documents()
     for noun in NOUNS:
         noun.mount(app)

@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute
 
 from headway import errors
 from headway.api.http.problems import MEDIA_TYPE, BadBody
-from headway.api.http.shares import Turns
+from headway.api.http.shares import LongRequests
 from headway.api.legacy import announcement
 from headway.api.schemas.common import ProblemSchema
 from headway.api.service import Service
@@ -319,10 +319,10 @@ def _apart(endpoint: Callable[..., Response], *, long: bool) -> Callable[..., Aw
 
     @wraps(endpoint)
     async def run(here: RequestContext, **given: Any) -> Response:
-        turns: Turns = here.request.app.state.turns
+        long_requests: LongRequests = here.request.app.state.long_requests
         if long:
-            return await turns.run(here.visitor, endpoint, here=here, **given)
-        return await to_thread.run_sync(partial(endpoint, here=here, **given), limiter=turns.probes)
+            return await long_requests.run(here.visitor, endpoint, here=here, **given)
+        return await to_thread.run_sync(partial(endpoint, here=here, **given), limiter=long_requests.probes)
 
     run.__signature__ = inspect.signature(endpoint, eval_str=True)  # type: ignore[attr-defined]
     return run

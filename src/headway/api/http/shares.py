@@ -84,7 +84,7 @@ def _key(visitor: Visitor) -> int | None:
     return None if visitor.system else visitor.tenant_id
 
 
-class Turns:
+class LongRequests:
     """The long requests of a server. Used in its event loop only.
 
     They wait outside of the threads, so that other requests of the same tenant, and those of others, go on.
