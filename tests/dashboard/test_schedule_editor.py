@@ -12,7 +12,8 @@ import pytest
 from headway.dashboard.pages.schedule_form import ScheduleDraft, moment, spot
 from headway.errors import BadInput
 from headway.model.access.authority import ADMIN_TASKS
-from headway.model.schedules.definition import Definition, Schedule
+from headway.model.schedules.definition import Definition
+from headway.model.schedules.schedule import Schedule
 from headway.testing import FrozenClock
 from tests.support.editor import NIGHTLY, RICH, STORY, filled_in, make, stored
 from tests.support.forms import fill, post, read

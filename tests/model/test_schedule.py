@@ -10,7 +10,8 @@ import pytest
 
 from headway.engine.client.schedules import upcoming
 from headway.errors import BadInput
-from headway.model.schedules.definition import Definition, anchor_of, stages_of
+from headway.model.schedules.definition import Definition, stages_of
+from headway.model.schedules.schedule import anchor_of
 from headway.model.schedules.ticks import GRACE, OUTSIDE, Decision, PlannedTick, decide, jitter_of, next_due, times_of
 from headway.model.values.times import instant, instant_text
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from headway.model.schedules.definition import CATCH_UPS, ORIGINS, OVERLAPS, Definition, Schedule, Tick
+from headway.model.schedules.definition import CATCH_UPS, ORIGINS, OVERLAPS, Definition
+from headway.model.schedules.schedule import Schedule, Tick
 from headway.model.schedules.ticks import GRACE, INACTIVE, LIMITED, OUTSIDE, OVERLAP
 from headway.text.schedules import (
     FAILURE_WORDS,

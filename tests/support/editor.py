@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 from headway.model.jobs.filter import JobFilter
-from headway.model.schedules.definition import Schedule
+from headway.model.schedules.schedule import Schedule
 from headway.store.jobs import views as job_views
 from tests.support.deadlines import join
 from tests.support.service import Site

@@ -8,7 +8,7 @@ from headway.engine.scheduler.scheduler import Scheduler
 from headway.engine.tasks.registry import make_spec
 from headway.model.jobs.job import Options
 from headway.model.jobs.outcome import Completed, Outcome
-from headway.model.schedules.definition import Schedule
+from headway.model.schedules.schedule import Schedule
 from headway.store.db import Row
 from tests.support.life import Life
 

@@ -12,7 +12,7 @@ from headway.model.groups.group import Group
 from headway.model.jobs.job import JobRecord, Reservation, Run
 from headway.model.jobs.outcome import FailureKind
 from headway.model.jobs.states import State, StopRequest
-from headway.model.schedules.definition import Schedule, Tick
+from headway.model.schedules.schedule import Schedule, Tick
 from headway.model.templates import Template
 from headway.model.webhooks.webhook import Delivery, Endpoint
 from headway.store.db import Row

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from headway.errors import BadInput, NotFound, WrongState
 from headway.model.event import NewEvent
 from headway.model.jobs.job import Actor
-from headway.model.schedules.definition import Schedule
+from headway.model.schedules.schedule import Schedule
 from headway.model.templates import Template
 from headway.model.values.suggestions import closest
 from headway.store import events

@@ -22,7 +22,7 @@ from headway.text import schedules, targets, webhooks
 if TYPE_CHECKING:
     from headway.model.jobs.job import JobRecord
     from headway.model.queue.target import TargetView
-    from headway.model.schedules.definition import Schedule
+    from headway.model.schedules.schedule import Schedule
     from headway.model.webhooks.webhook import Endpoint
     from headway.text.workers import WorkerStatus
 

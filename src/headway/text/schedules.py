@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from headway.model.explain.forecast import span
 from headway.model.manifest import differences
-from headway.model.schedules.definition import Definition, Schedule, Tick, steps_that_pause
+from headway.model.schedules.definition import Definition, steps_that_pause
+from headway.model.schedules.schedule import Schedule, Tick
 from headway.model.schedules.ticks import GRACE, INACTIVE, LIMITED, OUTSIDE, OVERLAP
 from headway.model.values.times import duration_text, instant_text
 

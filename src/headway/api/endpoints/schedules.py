@@ -30,7 +30,8 @@ from headway.api.schemas.schedules import (
 )
 from headway.engine.client.client import Client
 from headway.errors import BadInput
-from headway.model.schedules.definition import FIELDS, Definition, Schedule
+from headway.model.schedules.definition import FIELDS, Definition
+from headway.model.schedules.schedule import Schedule
 from headway.model.values.times import instant_text
 from headway.store import templates
 from headway.store.groups import views as group_views

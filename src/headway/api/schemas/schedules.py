@@ -34,7 +34,8 @@ from headway.api.schemas.common import (
 from headway.api.schemas.jobs import JobOptionsBody, OnShutdownOfAll, RetryPolicyBody
 from headway.engine.client.schedules import Preview
 from headway.model.schedules import cron
-from headway.model.schedules.definition import Definition, Schedule, Tick
+from headway.model.schedules.definition import Definition
+from headway.model.schedules.schedule import Schedule, Tick
 from headway.model.templates import Template
 from headway.model.values.state_names import step_kind
 from headway.model.values.times import duration_text, instant_text

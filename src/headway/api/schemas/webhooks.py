@@ -28,7 +28,7 @@ from headway.api.schemas.queue import target_json
 from headway.api.schemas.schedules import tick_json
 from headway.errors import NotFound
 from headway.model.event import Event
-from headway.model.schedules.definition import Tick
+from headway.model.schedules.schedule import Tick
 from headway.model.values.times import instant_text
 from headway.model.webhooks.webhook import TEST, Delivery, Endpoint, Try
 from headway.store.db import Tx

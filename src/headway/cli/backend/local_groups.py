@@ -10,7 +10,8 @@ from headway.api.schemas.jobs import event_json
 from headway.api.schemas.schedules import in_words, preview_json, schedule_json, template_json, tick_json
 from headway.cli.backend.base import after, cut
 from headway.cli.output import Json
-from headway.model.schedules.definition import Definition, Schedule
+from headway.model.schedules.definition import Definition
+from headway.model.schedules.schedule import Schedule
 from headway.model.values.times import instant_text
 from headway.store import templates
 from headway.store.groups import views as group_views

@@ -18,7 +18,7 @@ from headway.engine.monitoring.overview import Overview, overview
 from headway.model.explain.blockers import on_page
 from headway.model.explain.forecast import span
 from headway.model.jobs.job import Reservation
-from headway.model.schedules.definition import Schedule
+from headway.model.schedules.schedule import Schedule
 from headway.store import stats as store_stats
 from headway.store.db import Tx
 from headway.store.jobs.held import held

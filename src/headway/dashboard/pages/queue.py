@@ -26,7 +26,7 @@ from headway.model.access.permissions import check_everybody
 from headway.model.explain.blockers import on_page
 from headway.model.jobs.filter import JobFilter
 from headway.model.jobs.states import State
-from headway.model.schedules.definition import Schedule
+from headway.model.schedules.schedule import Schedule
 from headway.model.values.names import whole
 from headway.store.access import tenants
 from headway.store.db import Tx

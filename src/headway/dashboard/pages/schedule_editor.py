@@ -19,7 +19,8 @@ from headway.engine.client.client import Client
 from headway.engine.client.schedules import Preview, upcoming
 from headway.errors import BadInput, HeadwayError, NotFound, Refused, WrongState
 from headway.model.access.permissions import Role
-from headway.model.schedules.definition import CATCH_UPS, FIELDS, OVERLAPS, Definition, Schedule, anchor_of
+from headway.model.schedules.definition import CATCH_UPS, FIELDS, OVERLAPS, Definition
+from headway.model.schedules.schedule import Schedule, anchor_of
 from headway.model.schedules.timezones import zone_names
 from headway.model.values.names import whole
 from headway.text import schedules

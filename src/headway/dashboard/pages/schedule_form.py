@@ -11,7 +11,8 @@ from zoneinfo import ZoneInfo
 from headway.dashboard.form_fields import NUMBER, duration_of, json_text, names_of, names_text, retry_of, retry_text
 from headway.dashboard.page import Form
 from headway.errors import HeadwayError
-from headway.model.schedules.definition import Definition, Schedule
+from headway.model.schedules.definition import Definition
+from headway.model.schedules.schedule import Schedule
 from headway.model.schedules.timezones import check_zone
 from headway.model.values.json import from_json
 from headway.model.values.refuse import refuse

@@ -23,7 +23,8 @@ from headway.model.checks import Finding
 from headway.model.event import Event
 from headway.model.groups.group import Group
 from headway.model.jobs.job import Actor
-from headway.model.schedules.definition import RequestedStep, Schedule, stages_of
+from headway.model.schedules.definition import RequestedStep, stages_of
+from headway.model.schedules.schedule import Schedule
 from headway.model.values.json import from_json
 from headway.model.values.refuse import refuse
 from headway.model.values.times import instant_text

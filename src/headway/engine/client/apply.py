@@ -25,7 +25,7 @@ from headway.model.manifest import (
     differences,
     refuse,
 )
-from headway.model.schedules.definition import Schedule
+from headway.model.schedules.schedule import Schedule
 from headway.model.templates import Template
 from headway.model.webhooks.webhook import MAX_TRIES, Endpoint
 from headway.store import templates

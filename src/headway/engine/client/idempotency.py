@@ -15,7 +15,7 @@ from headway.errors import CommitUnknown, NotFound
 from headway.model.access.permissions import Token
 from headway.model.access.tenants import Tenant
 from headway.model.jobs.job import JobRecord, Reservation
-from headway.model.schedules.definition import Schedule
+from headway.model.schedules.schedule import Schedule
 from headway.model.templates import Template
 from headway.model.values.names import check_name
 from headway.model.webhooks.webhook import Delivery, Endpoint

@@ -25,7 +25,8 @@ from headway.model.access.permissions import tasks_of
 from headway.model.groups.group import failure_policy
 from headway.model.jobs.job import Actor
 from headway.model.schedules import cron
-from headway.model.schedules.definition import ORIGINS, WHAT, Definition, Schedule, Tick, anchor_of
+from headway.model.schedules.definition import ORIGINS, WHAT, Definition
+from headway.model.schedules.schedule import Schedule, Tick, anchor_of
 from headway.model.schedules.ticks import next_due, times_of
 from headway.model.values.names import check_name
 from headway.model.values.refuse import refuse

@@ -13,7 +13,8 @@ from headway.errors import BadInput
 from headway.model.access.secrets import check_connection, check_secrets
 from headway.model.checks import OVERDUE, Answer, Finding, broken, look, ok
 from headway.model.explain.forecast import span
-from headway.model.schedules.definition import Definition, RequestedStep, Schedule, steps_of, steps_that_pause
+from headway.model.schedules.definition import Definition, RequestedStep, steps_of, steps_that_pause
+from headway.model.schedules.schedule import Schedule
 from headway.model.templates import Template
 from headway.model.webhooks.webhook import Endpoint
 from headway.store import stats

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from headway.errors import BadInput
 from headway.model.access.authority import BUILT_IN
-from headway.model.schedules.definition import Definition, Schedule
+from headway.model.schedules.definition import Definition
+from headway.model.schedules.schedule import Schedule
 from headway.store.schedules import schedules
 
 if TYPE_CHECKING:

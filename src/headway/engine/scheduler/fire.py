@@ -19,7 +19,8 @@ from headway.errors import BadInput, NotFound, Refused
 from headway.model.access.authority import Authority, check_new_params
 from headway.model.groups.group import Group, NewGroup, NewMember, check_members
 from headway.model.jobs.job import Actor
-from headway.model.schedules.definition import Definition, RequestedStep, Schedule, stages_of, steps_of
+from headway.model.schedules.definition import Definition, RequestedStep, stages_of, steps_of
+from headway.model.schedules.schedule import Schedule
 from headway.model.schedules.ticks import LIMITED, Decision, PlannedTick, decide, was_late
 from headway.model.templates import Template
 from headway.store import templates

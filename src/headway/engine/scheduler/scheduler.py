@@ -15,7 +15,7 @@ from headway.clock import SECOND
 from headway.engine.loop import WokenLoop
 from headway.engine.scheduler.fire import Ready, fire, ready
 from headway.errors import BadInput
-from headway.model.schedules.definition import Schedule
+from headway.model.schedules.schedule import Schedule
 from headway.model.schedules.ticks import MISSED, next_due
 from headway.store.db import Tx
 from headway.store.schedules import schedules

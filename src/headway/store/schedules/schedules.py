@@ -14,7 +14,7 @@ from typing import NamedTuple
 from headway.errors import BadInput, NotFound, WrongState
 from headway.model.event import NewEvent
 from headway.model.jobs.job import Actor
-from headway.model.schedules.definition import Schedule, Tick
+from headway.model.schedules.schedule import Schedule, Tick
 from headway.model.values.suggestions import closest
 from headway.model.values.times import instant_text
 from headway.store import events
