@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headway import errors
-from headway.engine.execution.context import BudgetExceeded, Context, OutputLines, StopFlag, WorkItem, clean
+from headway.engine.execution.context import BudgetExceeded, Context, StopFlag, WorkItem
 from headway.engine.execution.outcome import (
     CommandFailed,
     completed,
@@ -21,6 +21,7 @@ from headway.engine.execution.outcome import (
     outcome_to_dict,
     wants_context,
 )
+from headway.engine.execution.output import OutputLines, clean
 from headway.model.jobs.outcome import (
     Completed,
     Failed,

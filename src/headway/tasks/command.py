@@ -13,8 +13,9 @@ from typing import IO
 
 from headway.engine import tracing
 from headway.engine.execution import process_tree
-from headway.engine.execution.context import Context, Pipe
+from headway.engine.execution.context import Context
 from headway.engine.execution.outcome import CommandEnded, CommandFailed
+from headway.engine.execution.output import Pipe
 from headway.engine.execution.own_variables import WITHHELD
 from headway.errors import Stopped
 from headway.tasks.common import BuiltIn, bad

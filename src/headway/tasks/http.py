@@ -15,7 +15,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import SplitResult, urlsplit
 
-from headway.engine.execution.context import Context, clean
+from headway.engine.execution.context import Context
+from headway.engine.execution.output import clean
 from headway.engine.tasks.signature import Rule
 from headway.errors import BadInput, Retry
 from headway.model.values.json import JSON_LIMIT, from_json, to_json

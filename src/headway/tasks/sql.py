@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
-from headway.engine.execution.context import Context, clean, shorten
+from headway.engine.execution.context import Context
+from headway.engine.execution.output import clean, shorten
 from headway.engine.tasks.signature import Rule
 from headway.errors import BadInput, Fail, Retry
 from headway.model.values.json import JSON_LIMIT, to_json

@@ -24,9 +24,10 @@ from headway import errors
 from headway.clock import Clock, SystemClock
 from headway.engine.execution import cgroups, process_tree
 from headway.engine.execution.channel import MESSAGE_LIMIT, Channel, ChannelMessage, Garbled
-from headway.engine.execution.context import Pipe, Sink, StopFlag, WorkItem
+from headway.engine.execution.context import Sink, StopFlag, WorkItem
 from headway.engine.execution.exhausted import is_exhausted
 from headway.engine.execution.outcome import ending, outcome_from_dict
+from headway.engine.execution.output import Pipe
 from headway.engine.execution.own_variables import own_settings
 from headway.model.jobs.outcome import Failed, FailureKind, Lost, NeverBegan, Outcome, StoppedByRequest
 from headway.model.values.times import duration_text

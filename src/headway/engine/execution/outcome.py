@@ -14,8 +14,9 @@ from typing import Any
 
 import headway
 from headway import errors
-from headway.engine.execution.context import BudgetExceeded, clean
+from headway.engine.execution.context import BudgetExceeded
 from headway.engine.execution.exhausted import NoRoom
+from headway.engine.execution.output import clean
 from headway.engine.tasks.signature import Signature
 from headway.model.jobs.outcome import (
     Completed,

@@ -19,7 +19,7 @@ from queue import Empty, SimpleQueue
 from headway.clock import SECOND
 from headway.dice import dice
 from headway.engine.execution import process_tree
-from headway.engine.execution.context import clean
+from headway.engine.execution.output import clean
 from headway.engine.loop import WokenLoop
 from headway.engine.webhooks import http_client
 from headway.engine.webhooks import request as webhook_request

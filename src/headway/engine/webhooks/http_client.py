@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import httpcore
 
-from headway.engine.execution.context import clean
+from headway.engine.execution.output import clean
 from headway.engine.webhooks.url_policy import not_there
 from headway.model.values.times import duration_text
 from headway.model.webhooks.blocked_networks import forbidden
