@@ -34,7 +34,7 @@ from headway.model.queue.select_aged import Aging
 from headway.model.queue.stage_sharing import StageSharing
 from headway.store import workers
 from headway.store.db import Database, Row, Tx
-from headway.store.groups import advance as groups
+from headway.store.groups import create as new_groups
 from headway.store.queue import claims, reservations, targets
 from headway.store.queue import select as queue_select
 from headway.store.queue.lanes import BucketCache
@@ -204,8 +204,8 @@ class World(Life):
         members = [NewMember(job, min(n, stages - 1) if stages > 1 else 0, f"step{n}") for n, job in enumerate(jobs)]
         policy = rng.choice(["stop", "continue", "skip"])
         new = NewGroup("group", "staged" if stages > 1 else "parallel", policy, tuple(members))
-        placed = groups.place(who.lanes, who.tenant_id, new)
-        number = self.database.transact("group", lambda tx: groups.insert(tx, who.tenant_id, placed, ADA))
+        placed = new_groups.place(who.lanes, who.tenant_id, new)
+        number = self.database.transact("group", lambda tx: new_groups.insert(tx, who.tenant_id, placed, ADA))
         for job_id, step in self.sql(f"select id, step from hw_job where group_id = {number}"):
             self.resources[job_id] = places[int(step.removeprefix("step"))]
 

@@ -32,7 +32,7 @@ from headway.model.queue import capacity as rules
 from headway.model.queue.policies import Concurrency
 from headway.store import workers
 from headway.store.db import Database, Tx
-from headway.store.groups import advance as groups
+from headway.store.groups import create as new_groups
 from headway.store.queue import claims, queue_views, reservations, select
 from headway.store.queue.lanes import BucketCache
 from tests.support import committed
@@ -207,8 +207,8 @@ class World:
         ]
         members = [NewMember(job, int(n == count), f"step{n}") for n, job in enumerate([*jobs, *y.of(([], jobs[:1]))])]
         new = NewGroup("group", "staged", "continue", tuple(members))
-        placed = groups.place(client.lanes, client.tenant_id, new)
-        self.transact(lambda tx: groups.insert(tx, client.tenant_id, placed, ADA))
+        placed = new_groups.place(client.lanes, client.tenant_id, new)
+        self.transact(lambda tx: new_groups.insert(tx, client.tenant_id, placed, ADA))
 
     def _claim(self, x: Choice, y: Choice) -> None:
         self.claim(x.of(list(self.staff)), y.of((1, 2, 3)))

@@ -20,6 +20,7 @@ from headway.model.queue.policies import Concurrency
 from headway.store import workers
 from headway.store.db import Tx, open_database
 from headway.store.groups import advance as groups
+from headway.store.groups import create as new_groups
 from headway.store.jobs import changes as jobs
 from headway.store.migrations import migrate
 from headway.store.queue import claims, lanes, reservations, select, targets
@@ -142,8 +143,8 @@ class World:
         """So many jobs of one stage, whose tasks alternate; `then` more are behind them in a second one."""
         jobs = [NewJob(tasks[n % len(tasks)], "{}", options, **wishes) for n in range(count + then)]
         members = tuple(NewMember(job, int(n >= count), f"step{n}") for n, job in enumerate(jobs))
-        placed = groups.place(self.lanes, 1, NewGroup("group", "staged", "continue", members))
-        number = self.run(lambda tx: groups.insert(tx, 1, placed, ANN))
+        placed = new_groups.place(self.lanes, 1, NewGroup("group", "staged", "continue", members))
+        number = self.run(lambda tx: new_groups.insert(tx, 1, placed, ANN))
         with self.db.read() as tx:
             found = tx.connection.execute(f"select id from hw_job where group_id = {number} order by id")  # type: ignore[attr-defined]
             return [job_id for (job_id,) in found.fetchall()]

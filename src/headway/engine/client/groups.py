@@ -16,6 +16,7 @@ from headway.model.values.names import check_name
 from headway.store.access import tenants
 from headway.store.db import Tx
 from headway.store.groups import advance as groups
+from headway.store.groups import create as new_groups
 from headway.store.queue import targets
 
 if TYPE_CHECKING:
@@ -48,11 +49,11 @@ class Groups:
 
     def _create(self, new: NewGroup) -> int:
         client = self.client
-        placed = groups.place(client.lanes, client.tenant_id, new)
+        placed = new_groups.place(client.lanes, client.tenant_id, new)
 
         def work(tx: Tx) -> int:
             with tenants.admitting(tx.run, client.tenant_id):
-                return groups.insert(tx, client.tenant_id, placed, client.actor)
+                return new_groups.insert(tx, client.tenant_id, placed, client.actor)
 
         return idempotency.create_once(client, "create_group", work, look="headway groups ls")
 
@@ -92,7 +93,7 @@ class Groups:
         authority.check_retries(client, [job for _, job in again])
         new = _retried(group, again, desks)
         group_group.check_members(new.members, known)
-        placed = groups.place(client.lanes, client.tenant_id, new)
+        placed = new_groups.place(client.lanes, client.tenant_id, new)
 
         def work(tx: Tx) -> int:
             if group.schedule_id is not None:
@@ -108,7 +109,7 @@ class Groups:
                 )
             if group.schedule_id is not None:
                 self._alone(tx, group)
-            return groups.insert(tx, client.tenant_id, placed, client.actor)
+            return new_groups.insert(tx, client.tenant_id, placed, client.actor)
 
         return idempotency.create_once(client, "retry_group", work, look=f"headway {group.kind}s show {group_id}")
 

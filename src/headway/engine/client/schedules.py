@@ -34,6 +34,7 @@ from headway.model.values.times import instant, instant_text
 from headway.store.access import tenants
 from headway.store.db import Tx
 from headway.store.groups import advance as groups
+from headway.store.groups import create as new_groups
 from headway.store.paging import Page
 from headway.store.schedules import schedules
 
@@ -296,7 +297,7 @@ class Schedules:
                 raise WrongState(text, status=other.status, execution_id=other.id)
             schedules.mark_run(tx, locked.id)
             with tenants.admitting(tx.run, client.tenant_id):
-                return groups.insert(tx, client.tenant_id, prepared.execution("manual"), client.actor)
+                return new_groups.insert(tx, client.tenant_id, prepared.execution("manual"), client.actor)
 
         return self._on("run_schedule", which, work, params=extra)
 
@@ -324,7 +325,7 @@ class Schedules:
         made: list[int] = []
         for nominal_at in wanted:
             placed = prepared.execution("backfill", nominal_at=nominal_at, after_id=after)
-            made.append(groups.insert(tx, self.client.tenant_id, placed, self.client.actor))
+            made.append(new_groups.insert(tx, self.client.tenant_id, placed, self.client.actor))
             after = made[-1]
         return made
 

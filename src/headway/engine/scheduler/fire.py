@@ -27,7 +27,8 @@ from headway.store import templates
 from headway.store.access import tenants
 from headway.store.db import Tx
 from headway.store.groups import advance as groups
-from headway.store.groups.advance import Placed
+from headway.store.groups import create as new_groups
+from headway.store.groups.create import Placed
 from headway.store.schedules import schedules
 from headway.store.schedules.schedules import Decided, NewTick
 
@@ -162,7 +163,7 @@ def place(
         schedule_id=schedule.id,
         reason="tick",
     )
-    return groups.place(client.lanes, schedule.tenant_id, new)
+    return new_groups.place(client.lanes, schedule.tenant_id, new)
 
 
 def _author(client: Client, schedule: Schedule) -> Authority:
@@ -315,7 +316,9 @@ def _start(
         for prepared, tick in wave:
             if tick.cancels:
                 last[prepared.schedule.id] = _cancel(tx, mine[prepared.schedule.id], prepared.actor, now)
-        made = groups.insert_all(tx, [_wanted(prepared, tick, last[prepared.schedule.id]) for prepared, tick in wave])
+        made = new_groups.insert_all(
+            tx, [_wanted(prepared, tick, last[prepared.schedule.id]) for prepared, tick in wave]
+        )
         for (prepared, tick), execution_id in zip(wave, made, strict=True):
             started[prepared.schedule.id, tick.nominal_at] = last[prepared.schedule.id] = execution_id
             mine[prepared.schedule.id].append(execution_id)
