@@ -388,7 +388,7 @@ class TestShowing:
         assert all(row.description and "\n" not in row.description for row in rows)
         assert {row.name.partition(".")[0] for row in rows} == set(config.Settings.model_fields)
 
-    def test_what_is_shown_can_be_written_back(self, write: Write) -> None:
+    def test_shown_values_can_be_written_back(self, write: Write) -> None:
         path = write('retention = "36h"\nresources = { "big gpu" = 1 }\nconcurrency.limit = "none"\n')
         settings = config.load(path, {}, {})
         shown = {row.name: row.value for row in config.explain(settings)}

@@ -130,7 +130,7 @@ def test_a_page_of_another_origin_may_not_write(site: Site) -> None:
     assert "access-control-allow-origin" not in answer.headers
 
 
-def test_what_runs_anything_is_for_admins(site: Site) -> None:
+def test_tasks_that_run_anything_are_for_admins(site: Site) -> None:
     admin, operator = site.as_(site.token("admin")), site.as_(site.token("operator", name="op"))
     assert operator.post("/api/jobs", json=SHELL).json()["code"] == "admin_only"
     assert operator.post("/api/jobs/batch", json={"jobs": [STORY, SHELL]}).status_code == 403
@@ -180,7 +180,7 @@ def test_a_tenant_is_named_in_any_script(site: Site) -> None:
     assert site.as_(site.token("viewer", tenant="zürich", name="v")).get("/api/jobs").json()["items"]
 
 
-def test_what_would_be_passed_over_is_refused(site: Site) -> None:
+def test_a_hold_that_would_be_passed_over_is_refused(site: Site) -> None:
     job = site.http.post("/api/jobs", json=STORY).headers["location"]
     wrong = site.http.get("/api/jobs", params={"state": "QUEUED"})
     assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (422, "state")

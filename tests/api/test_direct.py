@@ -110,7 +110,7 @@ def test_a_call_answers_the_result_and_is_no_job(site: Site) -> None:
     assert newest["granted_at"] is not None
 
 
-def test_what_is_wrong_with_a_call_is_said(site: Site) -> None:
+def test_a_mistake_in_a_call_is_said(site: Site) -> None:
     failed = site.http.post("/api/direct/fails", json={"params": {"why": "no GPU"}})
     told = fits(ProblemSchema, failed, 424)
     assert (failed.status_code, told["code"], told["state"]) == (424, "call_failed", "FAILED")
@@ -168,7 +168,7 @@ def test_running_work_ends_then_the_call_runs_then_the_queue(site: Site, doors: 
     assert site.http.get(f"/api/jobs/{first['job_id']}").json()["status"] == "COMPLETED"
 
 
-def test_who_waits_too_long_is_told_to_come_again(site: Site, doors: Doors) -> None:
+def test_a_caller_that_waits_too_long_is_told_to_come_again(site: Site, doors: Doors) -> None:
     with caller(site, "/stands", {"word": "first"}):
         until(lambda: doors.began == ["first"])
         late = site.http.post("/api/direct/stands", json={"params": {"word": "late"}, "wait": 0.1})
@@ -402,7 +402,7 @@ def test_a_program_outside_reserves_renews_and_gives_back(site: Site) -> None:
     assert site.http.post("/api/reservations/999/renew").status_code == 404
 
 
-def test_what_a_direct_call_holds_is_not_given_back_by_others(site: Site, doors: Doors) -> None:
+def test_places_of_a_direct_call_are_not_released_by_others(site: Site, doors: Doors) -> None:
     with caller(site, "/stands", {"word": "first"}):
         until(lambda: doors.began == ["first"])
         number = rows(site)[0].id

@@ -67,7 +67,7 @@ def test_events_come_as_they_happen_and_again_from_where_one_left_off(site: Site
         assert [reader.next()[1] for _ in range(2)] == ["job.created", "job.cancelled"]
 
 
-def test_who_is_cut_off_before_anything_happened_misses_nothing(site: Site) -> None:
+def test_a_client_cut_off_before_the_first_event_misses_nothing(site: Site) -> None:
     site.http.post("/api/jobs", json=STORY)
     with following(site.http, kind="job.*") as reader:
         name, _, number = reader.first.partition(": ")

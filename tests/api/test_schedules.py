@@ -80,7 +80,7 @@ def test_a_schedule_is_made_with_all_its_fields_and_its_first_time(site: Site) -
     assert (timed["template_id"], timed["steps"], timed["times"]) == (fog, None, ["2099-01-01T00:00:00Z"])
 
 
-def test_what_is_wrong_is_named_by_its_field(site: Site) -> None:
+def test_a_mistake_is_named_by_its_field(site: Site) -> None:
     step = {"name": "x", **STORY}
     wrong: dict[str, dict[str, Any]] = {
         "cron": {"cron": "61 * * * *"},

@@ -77,7 +77,7 @@ def test_who_holds_a_target_is_let_go_through_it(site: Site) -> None:
     assert site.http.get(at("desk-1")).json()["state"] == "free"
 
 
-def test_what_a_body_says_of_the_target_has_to_agree(site: Site) -> None:
+def test_the_target_in_a_body_has_to_agree(site: Site) -> None:
     job = {"task": "story.generate", "params": {"topic": "fog"}}
     assert site.http.post(f"{at('desk-1')}/jobs", json={**job, "target": "desk-2"}).status_code == 422
     key = {"Idempotency-Key": "one"}

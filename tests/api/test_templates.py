@@ -52,7 +52,7 @@ def test_a_template_is_made_changed_used_and_archived(site: Site) -> None:
     assert site.http.post(PATH, json=STORY).status_code == 201
 
 
-def test_what_no_job_can_be_made_of_is_refused_by_its_field(site: Site) -> None:
+def test_an_impossible_job_is_refused_by_its_field(site: Site) -> None:
     wrong: dict[str, dict[str, Any]] = {
         "task": {"task": "story.generat"},
         "params.topic": {"params": {"topic": 5}},

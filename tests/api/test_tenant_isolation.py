@@ -83,7 +83,7 @@ def path_of(one: RouteSpec, numbers: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("one", ROUTES, ids=lambda one: f"{one.method} {one.path}")
-def test_what_belongs_to_another_tenant_is_not_there(two: tuple[Site, dict[str, Any], str], one: RouteSpec) -> None:
+def test_things_of_another_tenant_are_not_there(two: tuple[Site, dict[str, Any], str], one: RouteSpec) -> None:
     site, numbers, theirs = two
     if one.path in OPEN or f"{one.method} {one.path}" in OPEN:
         return

@@ -137,7 +137,7 @@ def test_steps_come_and_go(plans: Here) -> None:
     assert "~ target desk-1: paused → free" in apply(plans)
 
 
-def test_what_a_person_switched_stays(plans: Here) -> None:
+def test_a_switch_made_by_a_person_stays(plans: Here) -> None:
     apply(plans)
     plans("schedules", "disable", "nightly").done()
     assert "= schedule nightly: unchanged" in apply(plans)

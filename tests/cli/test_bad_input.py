@@ -179,7 +179,7 @@ NOWHERE: list[tuple[list[str], str]] = [
 ]
 
 
-def test_what_does_not_exist(cli: Here, database: Database) -> None:
+def test_missing_things(cli: Here, database: Database) -> None:
     for args, words in NOWHERE:
         cli(*args).refused(3, words)
     assert events(database) == 0

@@ -389,7 +389,7 @@ def test_limits_of_lanes_that_do_not_exist_yet(cli: Here, life: Life) -> None:
     assert "concurrency.limits {}, not {'story': 3}" in looked(cli)["limits"]["detail"]
 
 
-def test_what_waits_for_a_person(cli: Here, life: Life) -> None:
+def test_jobs_that_wait_for_a_person(cli: Here, life: Life) -> None:
     job_id = life.in_state("ERROR", target="desk-1")
     life.in_state("PAUSED")
     cli("targets", "pause", "desk-1", "--note", "cleaning").done()

@@ -288,7 +288,7 @@ def test_a_worker_that_was_killed(cli: Here) -> None:
 
 
 @pytest.mark.parametrize("listen", ["postgresql://127.0.0.1:1/x", "postgresql://no-such-host.invalid/x"])
-def test_nobody_listens_at_a_wrong_address(postgres_url: str, here: Here, folder: Path, listen: str) -> None:
+def test_a_wrong_address_has_no_listener(postgres_url: str, here: Here, folder: Path, listen: str) -> None:
     """`up` works there, by looking: so does the rest of the examination."""
     (folder / "headway.toml").write_text(f'database = "{postgres_url}"\nlisten = "{listen}"\n')
     said = here("doctor", "--json")

@@ -35,7 +35,7 @@ def test_none_yet(cli: Here) -> None:
     assert "no group matches" in cli("groups", "ls", "--status", "partial").done().err
 
 
-def test_what_waits_and_what_runs(cli: Here, app: App) -> None:
+def test_waiting_and_running_jobs(cli: Here, app: App) -> None:
     app.plan("nightly").then(greet("a")).then(greet("b")).start()
     with Life(str(cli.database)) as life:
         life.claim(1)

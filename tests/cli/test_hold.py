@@ -77,7 +77,7 @@ def test_death_by_a_signal_is_128_and_its_number(cli: Here, site: App) -> None:
     assert hold(cli, "gpu", "--", "sh", "-c", "kill -9 $$").code == 128 + signal.SIGKILL
 
 
-def test_what_the_program_leaves_behind_ends_with_it(cli: Here, site: App) -> None:
+def test_leftovers_of_a_program_end_with_it(cli: Here, site: App) -> None:
     left = hold(cli, "gpu", "--", "sh", "-c", "setsid sleep 600 >/dev/null 2>&1 & echo $!").done().out
     assert not alive(int(left))
     with site.database.read() as tx:
@@ -101,7 +101,7 @@ def test_what_the_program_leaves_behind_ends_with_it(cli: Here, site: App) -> No
         (("gpu", "--", "/etc/passwd"), 127, "/etc/passwd"),
     ],
 )
-def test_what_cannot_be_is_refused_and_changes_nothing(
+def test_impossible_values_are_refused_and_change_nothing(
     cli: Here, site: App, args: tuple[str, ...], code: int, words: str
 ) -> None:
     cli("hold", *args).refused(code, words)
@@ -154,7 +154,7 @@ def test_a_paused_target_is_waited_for(cli: Here, site: App) -> None:
         assert process.wait(PATIENCE) == 0
 
 
-def test_who_waits_too_long_gives_up(cli: Here, site: App) -> None:
+def test_a_waiter_gives_up_in_the_end(cli: Here, site: App) -> None:
     site.client.reserve(resources=["gpu"])
     answer = hold(cli, "gpu", "--wait", "50ms", "--", "true")
     assert (answer.code, answer.out) == (4, "")

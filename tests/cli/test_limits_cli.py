@@ -164,7 +164,7 @@ def test_a_pause_ends_by_itself(cli: Here, app: App) -> None:
 
 
 @pytest.mark.parametrize("scope", [[], ["--all"]])
-def test_what_is_paused_still_takes_jobs(cli: Here, app: App, scope: list[str]) -> None:
+def test_a_paused_queue_still_takes_jobs(cli: Here, app: App, scope: list[str]) -> None:
     cli("queue", "pause", *scope).done()
     cli("run", "shop.greet", "name=a", *SHOP).done()
     assert drain(app) == 0

@@ -225,9 +225,7 @@ def fired(url: str, schedule: int) -> int:
         return int(raw.execute(text).fetchall()[0][0])
 
 
-def test_what_was_promoted_is_not_taken_for_one_long_transaction(
-    cli: Here, sqlite_url: str, empty_postgres_url: str
-) -> None:
+def test_a_promotion_is_not_taken_for_one_long_transaction(cli: Here, sqlite_url: str, empty_postgres_url: str) -> None:
     """Otherwise `verify` would forgive, for as long as the history is, what happens out of order."""
     furnished(sqlite_url)
     with raw_connection(sqlite_url) as raw:
@@ -253,7 +251,7 @@ def open_sqlite(url: str) -> Iterator[Any]:
         yield tx
 
 
-def test_nobody_uses_the_file_by_accident(cli: Here, sqlite_url: str, empty_postgres_url: str) -> None:
+def test_no_process_uses_the_file_by_accident(cli: Here, sqlite_url: str, empty_postgres_url: str) -> None:
     fill(sqlite_url)
     promote(cli, empty_postgres_url).done()
     words = (f"{sqlite_url} was moved to {empty_postgres_url} at ", "set `database` to that address")
@@ -266,7 +264,9 @@ def test_nobody_uses_the_file_by_accident(cli: Here, sqlite_url: str, empty_post
     assert len(rows_of(sqlite_url)["hw_job"]) == 5
 
 
-def test_whoever_has_the_file_open_writes_nothing_into_it(cli: Here, sqlite_url: str, empty_postgres_url: str) -> None:
+def test_a_process_with_the_file_open_writes_nothing_into_it(
+    cli: Here, sqlite_url: str, empty_postgres_url: str
+) -> None:
     with App(sqlite_url) as app:
         app.enqueue("command", {"argv": ["true"]})
         promote(cli, empty_postgres_url).done()
@@ -596,7 +596,7 @@ def test_without_the_driver(cli: Here, sqlite_url: str, monkeypatch: pytest.Monk
     promote(cli, "postgresql://h/x").refused(4, "PostgreSQL needs its driver: install headway[postgres]")
 
 
-def test_what_postgresql_does_not_take(cli: Here, sqlite_url: str, empty_postgres_url: str) -> None:
+def test_values_that_postgresql_does_not_take(cli: Here, sqlite_url: str, empty_postgres_url: str) -> None:
     fill(sqlite_url)
     with raw_connection(sqlite_url) as raw:
         raw.execute("insert into hw_log (job_id, at, lines) values (1, 1, 'a' || char(0) || 'b')")

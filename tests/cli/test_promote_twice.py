@@ -234,7 +234,7 @@ def test_a_standby_is_not_asked(cli: Here, sqlite_url: str, empty_postgres_url: 
     promote(cli, empty_postgres_url).done()
 
 
-def test_who_waited_for_the_lock_sees_what_came_meanwhile(empty_postgres_url: str) -> None:
+def test_a_waiter_for_the_lock_sees_later_commits(empty_postgres_url: str) -> None:
     url = f"{empty_postgres_url}&options=-cdefault_transaction_isolation%3Dserializable"
     with closing(PostgresDatabase(url)) as target, destination.locked(target, "x") as there:
         assert there.connection.execute("show transaction_isolation").fetchall() == [("read committed",)]

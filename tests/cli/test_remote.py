@@ -164,7 +164,7 @@ def test_looking_says_the_same(cli: Here, site: Site, there: There) -> None:
     assert still(there("top", "--json").data) == still(cli("top", "--json").data)
 
 
-def test_what_is_not_there_is_refused_in_the_same_words(cli: Here, site: Site, there: There) -> None:
+def test_missing_things_are_refused_in_the_same_words(cli: Here, site: Site, there: There) -> None:
     stock(site)
     for args in (
         ("jobs", "show", 99),
@@ -509,7 +509,7 @@ def test_a_token_file_is_its_owners_alone(here: Here, folder: Path, monkeypatch:
     here("jobs", "ls", "--server", "http://127.0.0.1:1", "--token-file", folder).refused(2, "cannot be read")
 
 
-def test_what_is_wrong_with_an_address(here: Here, cli: Here) -> None:
+def test_mistakes_in_an_address(here: Here, cli: Here) -> None:
     for url in ("127.0.0.1:8642", "ftp://x", "http://", "http://[", "http://x:port", "", "http://x:99999"):
         here("jobs", "ls", "--server", url).refused(2, "--server must be an address")
     here("jobs", "ls", "--server", "http://me:secret@x").refused(2, "without user, query or fragment")

@@ -116,7 +116,7 @@ def test_other_ways_to_say_when_and_what(cli: Here, app: App) -> None:
         (["--cron", "@daily", "--task", "command", 'argv=["true"]', "--resource", "gpu"], ["gpu"]),
     ],
 )
-def test_what_cannot_be(cli: Here, app: App, args: list[str], words: list[str]) -> None:
+def test_impossible_values(cli: Here, app: App, args: list[str], words: list[str]) -> None:
     cli("schedules", "create", "bad", *args).refused(2, *words)
     assert cli("schedules", "ls", "--json").done().data["items"] == []
 
@@ -212,7 +212,7 @@ def test_preview_needs_no_database(here: Here) -> None:
         (["@daily", "--after", "soon"], ["--after 'soon' is not a time"]),
     ],
 )
-def test_what_cannot_be_previewed(here: Here, args: list[str], words: list[str]) -> None:
+def test_schedules_that_cannot_be_previewed(here: Here, args: list[str], words: list[str]) -> None:
     here("schedules", "preview", *args).refused(2, *words)
 
 

@@ -147,7 +147,7 @@ def test_settings_of_the_shell_and_of_files(here: Here, folder: Path, monkeypatc
     assert argv_of(unit(said.out)["Service"]["ExecStart"]) == [*installed(), "up"]  # the folder says it
 
 
-def test_what_is_refused(here: Here, folder: Path) -> None:
+def test_refused_values(here: Here, folder: Path) -> None:
     here("service", "print", "upstart").refused(2, "systemd")
     here("service", "print", "--roles", "cook").refused(2, "there is no role 'cook'")
     here("service", "print", "--user", "a b").refused(2, "--user")

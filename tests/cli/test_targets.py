@@ -110,7 +110,7 @@ def test_a_resumed_job_has_its_target_and_goes_first(cli: Here, held: App) -> No
     cli("targets", "release", "desk-1").refused(4, "job 1 on 'desk-1' is QUEUED", "cancel it instead")
 
 
-def test_what_runs_there(cli: Here, app: App) -> None:
+def test_work_at_an_instant(cli: Here, app: App) -> None:
     app.enqueue("shop.greet", {"name": "a"}, target="desk-1")
     app.enqueue("shop.greet", {"name": "b"}, target="desk-1")
     assert cli.database is not None

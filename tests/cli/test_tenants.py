@@ -26,7 +26,7 @@ def test_a_tenant_is_made_listed_limited_and_switched(cli: Here) -> None:
     ]
 
 
-def test_what_cannot_be_is_said(cli: Here) -> None:
+def test_impossible_values_are_said(cli: Here) -> None:
     cli("tenants", "create", "shop", "--default-allow", "none").done()
     cli("tenants", "create", "shop").refused(2, "already")
     cli("tenants", "edit", "shop").refused(2, "no change given")

@@ -84,7 +84,7 @@ def test_revoking(cli: Here) -> None:
         ([], 2, "--role"),
     ],
 )
-def test_what_cannot_be_is_refused(cli: Here, wishes: list[str], code: int, words: str) -> None:
+def test_impossible_values_are_refused(cli: Here, wishes: list[str], code: int, words: str) -> None:
     said = cli("tokens", "create", "ci", *wishes)
     assert said.code == code
     assert words in said.err

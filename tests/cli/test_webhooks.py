@@ -94,7 +94,7 @@ def test_the_secret_for_jobs_with_an_address_of_their_own(cli: Here) -> None:
     assert cli("webhooks", "secret").done().out.strip() == other
 
 
-def test_what_became_of_a_delivery(cli: Here, app: App, database: Database) -> None:
+def test_the_outcome_of_a_delivery(cli: Here, app: App, database: Database) -> None:
     with receiver(answer(500, b"out of paper")) as one:
         app.client.webhooks.create(one.url, max_tries=1)
         app.tasks["shop.greet"].enqueue(name="anna")

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.shown
 BUSY = Blocker("lane", "the global lane is full", by="job 3, job 12", job_ids=(3, 12))
 
 
-def test_who_is_named() -> None:
+def test_the_named_actor() -> None:
     late = {12: "longer than usual: 9 of 10 took under 4 min"}
     assert behind_late([BUSY], late) == "when job 12 ends, which runs longer than usual: 9 of 10 took under 4 min"
     assert behind_late([BUSY], {1: "x"}) is None

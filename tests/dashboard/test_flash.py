@@ -86,7 +86,7 @@ document.addEventListener("DOMContentLoaded", () => new MutationObserver((change
 """
 
 
-def test_what_a_page_comes_with_is_read_out_once(tabs: Tabs, desk: Site) -> None:
+def test_the_message_of_a_page_is_read_out_once(tabs: Tabs, desk: Site) -> None:
     """Words that stand in a page from the beginning are read out to nobody."""
     tabs.context.add_init_script(_HEARS)
     page = tabs.open("/jobs/new?task=research.run")

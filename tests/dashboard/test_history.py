@@ -123,7 +123,7 @@ def test_runs_are_searched_and_filtered(site: Site) -> None:
         (f"status=FAILED&cursor={cursor_of('jobs:1:1:1:', '0' * 20, '9' * 30)}", "", "cursor is not"),
     ],
 )
-def test_what_cannot_be_searched_is_said_at_its_field(site: Site, query: str, field: str, word: str) -> None:
+def test_an_impossible_search_is_said_at_its_field(site: Site, query: str, field: str, word: str) -> None:
     answer = site.http.get(f"/ui/history?{query}")
     assert answer.status_code == 422
     assert word in answer.text
@@ -142,7 +142,7 @@ def test_times_are_the_readers_own(site: Site) -> None:
     assert 'value="9999-12-31T23:59:59Z"' in read(site.http, "/history?until=9999-12-31T23:59:59Z")
 
 
-def test_what_began_last_comes_first(site: Site) -> None:
+def test_the_latest_start_comes_first(site: Site) -> None:
     """Not what was made last."""
     old, *_ = enqueue(site, "research.run", params={"topic": "old"}, hold=True)
     made = enqueue(site, "research.run", 3, params={"topic": "new"})

@@ -31,7 +31,7 @@ def test_an_empty_house_says_so_and_how_to_begin(site: Site) -> None:
     assert "Waits for you" not in text
 
 
-def test_what_is_held_is_said_first_and_can_be_let_go(site: Site) -> None:
+def test_a_hold_is_said_first_and_can_be_released(site: Site) -> None:
     held = site.app.enqueue("fails", {"why": "log in by hand"}, target="desk-1").id
     site.drain()
     site.app.enqueue("research.run", {"topic": "fog"}, target="desk-1")
@@ -134,7 +134,7 @@ def test_a_long_queue_is_shown_in_part(site: Site) -> None:
     assert "and 10 more in line" in text
 
 
-def test_who_may_only_look_is_offered_nothing_to_do(site: Site) -> None:
+def test_a_viewer_is_offered_no_action(site: Site) -> None:
     site.app.enqueue("fails", {}, target="desk-1")
     site.drain()
     site.app.client.reserve(resources=["ollama"], ttl="5m")

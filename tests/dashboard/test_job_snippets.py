@@ -155,7 +155,7 @@ def test_another_server_is_named() -> None:
     assert "--server" not in of({}).cli
 
 
-def test_what_is_pasted_makes_a_job_like_it(site: Site) -> None:
+def test_a_pasted_snippet_makes_a_job_like_it(site: Site) -> None:
     made = site.app.enqueue(
         "story.generate",
         {"topic": 'it\'s "fog"'},

@@ -112,7 +112,7 @@ def test_the_last_of_its_priority_comes_back_behind_the_one_before_it(site: Site
     assert order(site)[:2] == [first, last]
 
 
-def test_what_changed_meanwhile_is_not_moved(site: Site) -> None:
+def test_a_job_that_changed_meanwhile_is_not_moved(site: Site) -> None:
     first, second = make(site), make(site)
     site.app.client.edit(second, priority=0, params={"topic": "rain"})
     answer = fill(site.http, "/", f"/jobs/{second}/move", to="top", version="1")
@@ -194,7 +194,7 @@ def test_a_retry_leads_to_the_new_job_and_the_chain_to_both(site: Site) -> None:
     assert f"Job {new}</a> tries again: it is QUEUED" in read(site.http, f"/jobs/{job_id}")
 
 
-def test_what_appears_later_has_its_place_on_the_page(site: Site) -> None:
+def test_parts_that_appear_later_have_a_place_on_the_page(site: Site) -> None:
     job_id = held(site)
     assert re.search(r'<section id="chain" data-live [^>]*hidden>\s*</section>', read(site.http, f"/jobs/{job_id}"))
     act(site, job_id, "retry", budget="")

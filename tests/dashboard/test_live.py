@@ -115,7 +115,7 @@ def answering(status: int, kind: str, body: str) -> Callable[[Route], None]:
     return lambda route: route.fulfill(status=status, content_type=kind, body=body)
 
 
-def test_who_clicks_twice_means_it_once(tabs: Tabs) -> None:
+def test_a_double_click_counts_once(tabs: Tabs) -> None:
     page = tabs.open("/queue")
     sent: list[str] = []
     page.on("request", lambda request: _note_post(request, sent))

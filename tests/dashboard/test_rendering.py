@@ -37,7 +37,7 @@ def test_the_address_alone_leads_to_the_first_page(site: Site) -> None:
     assert "default-src 'self'" in answer.headers["content-security-policy"]
 
 
-def test_what_a_form_says_survives_the_way_to_another_page(site: Site) -> None:
+def test_input_of_a_form_survives_the_way_to_another_page(site: Site) -> None:
     """A script is told where to go, and what is said there is said there once."""
     site.app.client.templates.create("fog", "research.run", params={"topic": "fog"})
     page = forms.read(site.http, "/templates/1")

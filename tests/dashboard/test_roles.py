@@ -84,7 +84,7 @@ def test_there_are_pages_to_try() -> None:
     assert len(FORMS) >= 20
 
 
-def test_nobody_is_led_to_the_login(site: Site) -> None:
+def test_no_page_leads_to_the_login(site: Site) -> None:
     site.token("admin")
     for one in DECLARED:
         if one.role is None:

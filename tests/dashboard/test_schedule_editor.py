@@ -143,7 +143,7 @@ WRONG: list[tuple[dict[str, str], str, str]] = [
 ]
 
 
-def test_what_is_wrong_is_said_at_its_field_and_nothing_is_lost(desk: Site) -> None:
+def test_a_mistake_is_said_at_its_field_and_nothing_is_lost(desk: Site) -> None:
     right = {
         **{"name": "nightly", "when": "cron", "cron": "30 2 * * *", "timezone": "UTC", "what": "steps"},
         **{"step-0-task": "research.run", "step-0-params": '{"topic": "<i>"}', "step-1-task": "story.generate"},

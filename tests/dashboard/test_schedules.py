@@ -293,7 +293,7 @@ def test_writing_and_running_a_schedule_in_a_browser(tabs: Tabs, desk: Site) -> 
     expect(page.get_by_role("button", name="Delete nightly")).to_be_visible()
 
 
-def test_whoever_is_logged_out_meanwhile_is_told_and_keeps_what_was_written(tabs: Tabs) -> None:
+def test_a_visitor_logged_out_meanwhile_is_told_and_keeps_the_input(tabs: Tabs) -> None:
     page = tabs.open("/schedules/new")
     page.route("**/schedules/preview?*", lambda one: one.fulfill(status=303, headers={"Location": "/ui/login"}))
     page.locator("#cron").fill("15 2 * * *")

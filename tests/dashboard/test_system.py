@@ -283,7 +283,7 @@ def test_acting_for_another_tenant(site: Site) -> None:
     assert "root admin the system" in page
 
 
-def test_nobody_of_a_tenant_acts_for_another(site: Site) -> None:
+def test_no_visitor_of_a_tenant_acts_for_another(site: Site) -> None:
     site.app.client.tenants.create("acme")
     http = site.http
     log_in(http, site.token("admin"))

@@ -229,7 +229,7 @@ def test_rules_are_changed(site: Site) -> None:
         assert lanes.read_concurrency(tx)[0] == found
 
 
-def test_who_may_change_what(site: Site) -> None:
+def test_roles_and_changes(site: Site) -> None:
     holder = held(site)
     site.app.client.reserve(resources=["ollama"], ttl="1m")
     viewer, operator, other = site.as_(site.token("viewer")), site.as_(site.token("operator")), neighbour(site)

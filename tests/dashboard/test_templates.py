@@ -138,7 +138,7 @@ def test_a_template_is_made_and_changed_in_the_browser(site: Site) -> None:
     assert (copied["name"], copied["priority"]) == ("copy of another", "7")
 
 
-def test_what_a_form_cannot_say_is_left_alone(desk: Site) -> None:
+def test_facts_that_a_form_lacks_are_left_alone(desk: Site) -> None:
     """Blanks around a text, an empty one, a number with a fraction, the ends of lines."""
     odd = {"target": " a ", "timeout": 90.5, "description": "", "params": {"topic": " fog "}}
     desk.app.client.templates.create(" odd ", "story.generate", **odd)
@@ -181,9 +181,7 @@ def test_a_change_that_python_calls_equal_is_one(desk: Site) -> None:
         ({"open_params": '[""]'}, "open_params", "open_params"),
     ],
 )
-def test_what_is_wrong_with_a_template_is_said_at_its_field(
-    desk: Site, wrong: dict[str, str], where: str, part: str
-) -> None:
+def test_a_mistake_in_a_template_is_said_at_its_field(desk: Site, wrong: dict[str, str], where: str, part: str) -> None:
     desk.app.client.templates.create("taken", "story.generate")
     desk.app.client.templates.create("mine", "story.generate")
     for path in ("/templates/new", "/templates/2/edit"):

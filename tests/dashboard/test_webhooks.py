@@ -68,7 +68,7 @@ def make(site: Site, url: str, **fields: str | list[str]) -> httpx.Response:
 # --- webhooks -----------------------------------------------------------------------------------------------------
 
 
-def test_nobody_is_told_yet(site: Site) -> None:
+def test_no_subscriber_is_told_yet(site: Site) -> None:
     text = read(site.http, "/webhooks")
     assert "No webhook exists yet." in text
     assert "headway webhooks create" in text

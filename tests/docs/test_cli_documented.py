@@ -66,7 +66,7 @@ def test_no_option_is_there_that_does_not_exist(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", [path for path in COMMANDS if "filters" in path or path.startswith(("jobs", "runs"))])
-def test_who_takes_filters_takes_all_of_them(path: str) -> None:
+def test_a_command_with_filters_takes_all_of_them(path: str) -> None:
     rows = [line for line in sections()[FILTERS].splitlines() if line.startswith("| `-")]
     described = {option for row in rows for option in _OPTION.findall(" | ".join(row.split(" | ")[:1]))}
     if "(#filters)" in sections()[path]:
@@ -75,7 +75,7 @@ def test_who_takes_filters_takes_all_of_them(path: str) -> None:
         assert "--failure-kind" not in options(COMMANDS[path])
 
 
-def test_what_every_command_takes() -> None:
+def test_options_that_every_command_takes() -> None:
     for path, command in COMMANDS.items():
         taken = options(command)
         assert "--json" in taken

@@ -297,7 +297,7 @@ def test_a_segfault_shows_where_it_was(child: Child, sink: Recorder):
     assert "in touch_nothingness" in failed.error
 
 
-def test_nobody_stops_who_was_not_asked_to(child: Child, sink: Recorder):
+def test_no_process_stops_unasked(child: Child, sink: Recorder):
     assert failure(child.run(work("stop_by_itself"), sink)).error.startswith("the task stopped itself")
 
 

@@ -109,7 +109,7 @@ def test_old_spellings_are_understood_and_unknown_ones_refused() -> None:
         ({"on_error": "cry"}, "on_error must be one of hold, fail"),
     ],
 )
-def test_what_cannot_work_is_refused_at_declaration(options: dict[str, object], problem: str) -> None:
+def test_an_impossible_task_is_refused_at_declaration(options: dict[str, object], problem: str) -> None:
     with pytest.raises(BadInput, match=problem):
         App().task("word.other", **options)(say.function)
 
@@ -164,7 +164,7 @@ def test_a_time_without_a_zone_is_refused_and_changes_nothing(here: App) -> None
     assert job.row == before
 
 
-def test_who_read_an_older_version_is_refused(here: App) -> None:
+def test_a_reader_of_an_older_version_is_refused(here: App) -> None:
     job = say.using(delay="1h").enqueue(word="later")
     version = job.row.version
     job.edit(priority=3, if_version=version)

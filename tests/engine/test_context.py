@@ -332,7 +332,7 @@ def test_a_value_is_a_completion():
         (SystemExit("why"), Failed(FailureKind.EXIT_CODE, "why", exit_code=1)),
     ],
 )
-def test_what_a_task_raises_has_a_meaning(exc: BaseException, outcome: Outcome):
+def test_exceptions_of_a_task_have_a_meaning(exc: BaseException, outcome: Outcome):
     assert raising(exc) == outcome
     assert failure_of(exc) == outcome
     assert outcome_from_dict(json.loads(json.dumps(outcome_to_dict(outcome)))) == outcome

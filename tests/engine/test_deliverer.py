@@ -381,7 +381,7 @@ def test_a_failing_endpoint_is_opened_and_probed_with_its_oldest(life: Life) -> 
     assert kinds(life, "webhook") == ["webhook.created", "webhook.opened", "webhook.closed"]
 
 
-def test_what_waits_for_an_open_endpoint_is_given_up_after_a_day(life: Life) -> None:
+def test_a_delivery_is_given_up_after_a_day_at_an_open_endpoint(life: Life) -> None:
     with receiver(answer(500)) as one:
         life.client.webhooks.create(one.url, ["job.run.completed"])
         for _ in range(12):
@@ -427,7 +427,7 @@ def test_one_process_probes(life: Life) -> None:
 # --- crashes ------------------------------------------------------------------------------------------------------
 
 
-def test_what_a_dead_process_had_in_hand_is_sent_again(life: Life) -> None:
+def test_deliveries_of_a_dead_process_are_sent_again(life: Life) -> None:
     """It died after it had sent and before it had told: the same id and bytes go out again, and no try is used up."""
     with receiver() as one:
         life.client.webhooks.create(one.url)
@@ -535,7 +535,7 @@ def test_two_deliverers_send_each_once(life: Life) -> None:
         assert len({r.headers["webhook-id"] for r in one.received}) == 40
 
 
-def test_what_was_pruned_meanwhile_is_given_up(life: Life) -> None:
+def test_a_delivery_pruned_meanwhile_is_given_up(life: Life) -> None:
     with receiver() as one:
         life.client.webhooks.create(one.url)
         job = life.in_state("COMPLETED")
@@ -583,7 +583,7 @@ def test_it_wakes_at_once_when_a_delivery_is_made(now: Life) -> None:
     until(lambda: {one.status for one in found(now)} == {"DELIVERED"})
 
 
-def test_what_is_under_way_when_it_stops_is_recorded(now: Life) -> None:
+def test_deliveries_under_way_at_the_stop_are_recorded(now: Life) -> None:
     gate = threading.Event()
 
     def slow(request: Request, guard: Guard) -> SentRequest:
@@ -679,7 +679,7 @@ def test_a_test_of_an_open_endpoint_goes_at_once_and_is_no_probe(life: Life) -> 
     assert {one.status for one in found(life)} == {"DELIVERED"}
 
 
-def test_what_a_dead_sender_sent_is_in_the_log_of_what_is_given_up(life: Life) -> None:
+def test_tries_of_a_dead_sender_are_in_the_log_of_a_delivery_given_up(life: Life) -> None:
     """It may have arrived, although its webhook was disabled since."""
     with receiver() as one:
         life.client.webhooks.create(one.url)

@@ -135,7 +135,7 @@ def test_a_host_that_fails_is_left_alone_and_its_tries_are_kept(life: Life, worl
     assert life.sql("select count(*) from hw_delivery where status = 'DELIVERED'") == [(21,)]
 
 
-def test_what_waited_a_day_for_a_host_that_fails_is_given_up(life: Life, world: World) -> None:
+def test_a_delivery_is_given_up_after_a_day_of_a_failing_host(life: Life, world: World) -> None:
     world.bad = {"bad.example"}
     tell(life, life.client, "bad.example", 20)
     deliverer = worker_slots(life, world)

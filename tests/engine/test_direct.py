@@ -185,7 +185,7 @@ def test_the_child_is_stored_before_it_runs_and_forgotten_when_it_has_ended(app:
         ("cancels_itself", "FAILED", "without a stop request"),
     ],
 )
-def test_what_goes_wrong_is_raised_and_recorded(app: App, task: str, outcome: str, words: str) -> None:
+def test_a_failed_call_is_raised_and_recorded(app: App, task: str, outcome: str, words: str) -> None:
     with pytest.raises(JobFailed, match=words) as raised:
         app.direct(task)
     assert (raised.value.code, raised.value.facts["status"]) == ("call_failed", outcome)
@@ -219,7 +219,7 @@ def test_a_call_reports_to_the_log_and_spends_within_its_budget(
 # --- what is refused ----------------------------------------------------------------------------------------------
 
 
-def test_what_is_wrong_is_refused_before_anything_is_stored(app: App) -> None:
+def test_a_mistake_is_refused_before_anything_is_stored(app: App) -> None:
     with pytest.raises(BadInput, match="words"):
         app.tasks["plain"].call(words="x")
     with pytest.raises(BadInput, match="by name"):
@@ -241,7 +241,7 @@ def test_what_is_wrong_is_refused_before_anything_is_stored(app: App) -> None:
 @pytest.mark.parametrize(
     "wish", [{"priority": 1}, {"delay": 1}, {"key": "k"}, {"hold": True}, {"expires_at": "2030-01-01T00:00:00Z"}]
 )
-def test_what_only_jobs_have_is_refused(app: App, wish: dict[str, Any]) -> None:
+def test_options_of_jobs_alone_are_refused(app: App, wish: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match="applies to jobs only") as raised:
         app.direct("add", {"a": 1, "b": 1}, **wish)
     assert raised.value.field == next(iter(wish))
@@ -282,7 +282,7 @@ def test_calls_are_let_in_in_their_order(app: App, doors: Doors, tmp_path: Path)
     assert all(ended <= granted for (_, ended), (granted, _) in itertools.pairwise(times)), "two at once"
 
 
-def test_who_waits_too_long_is_told_so_and_gives_its_place_back(app: App, doors: Doors) -> None:
+def test_a_caller_that_waits_too_long_is_told_and_releases_its_place(app: App, doors: Doors) -> None:
     with running_job(app, doors):
         with pytest.raises(Busy, match="got no slot within 50ms") as raised:
             app.direct("add", {"a": 1, "b": 1}, wait=0.05)
@@ -547,7 +547,7 @@ def test_a_caller_that_was_given_up_stops_its_calls_and_begins_anew(database_url
     app.close()
 
 
-def test_who_was_given_up_cannot_reserve(app: App) -> None:
+def test_an_abandoned_holder_cannot_reserve(app: App) -> None:
     """Between the moment at which others gave it up and the beat that tells it so."""
     holder = ReservationHolder(app.database, HolderConfig())
     holder.register()

@@ -88,7 +88,7 @@ def test_events_come_in_order_from_now_on(life: Life) -> None:
     assert following.get(0) is None
 
 
-def test_whoever_resumes_gets_exactly_the_rest(life: Life) -> None:
+def test_a_resumed_stream_gets_exactly_the_rest(life: Life) -> None:
     for _ in range(4):
         life.in_state("completed")
     numbers = stored(life)
@@ -138,7 +138,7 @@ def test_the_position_moves_with_events_that_are_not_wanted(life: Life) -> None:
     assert following.position == stored(life)[-1]
 
 
-def test_whoever_comes_from_a_process_that_is_ahead_gets_nothing_twice(life: Life) -> None:
+def test_a_client_of_a_process_that_is_ahead_gets_no_event_twice(life: Life) -> None:
     tail = Tail(life.database)
     other = tail.subscribe()
     for _ in range(3):
@@ -200,7 +200,7 @@ def test_events_of_a_slow_commit_come_before_later_ones(pair: Pair) -> None:
     assert kinds(following) == [("job.cancelled", one), ("job.held", other)]
 
 
-def test_what_is_before_a_gap_does_not_wait(pair: Pair) -> None:
+def test_events_before_a_gap_do_not_wait(pair: Pair) -> None:
     first, one, other = (pair.enqueue() for _ in range(3))
     tail = Tail(pair.database)
     following = tail.subscribe()
@@ -295,7 +295,7 @@ def test_a_commit_between_the_look_at_writers_and_at_events_is_not_taken_for_a_r
     assert [event.kind for event in taken(following)] == ["test.made", "job.created"]
 
 
-def test_whoever_comes_while_a_transaction_is_open_gets_its_events(pair: Pair) -> None:
+def test_a_client_that_comes_during_a_transaction_gets_its_events(pair: Pair) -> None:
     """A first look at the newest number alone would begin behind them."""
     one, other = pair.enqueue(), pair.enqueue()
     tail = Tail(pair.database)
@@ -496,7 +496,7 @@ def test_a_reader_that_fails_fails_alone(life: Life, caplog: pytest.LogCaptureFi
     assert "a subscriber failed" in caplog.text
 
 
-def test_nobody_listens_and_nobody_looks(life: Life) -> None:
+def test_no_listener_and_no_poll(life: Life) -> None:
     tail = Tail(life.database)
     following = tail.subscribe()
     following.close()

@@ -113,7 +113,7 @@ def chain(app: App, job_id: int) -> list[JobRecord]:
 
 
 @pytest.mark.parametrize(("kind", "way"), CASES, ids=[f"{kind}-{way}" for kind, way in CASES])
-def test_what_is_exhausted_costs_no_attempt(
+def test_an_exhausted_machine_costs_no_attempt(
     app: App, busy: Worker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, way: str
 ) -> None:
     place, name, only, errors, _ = FAULTS[kind]

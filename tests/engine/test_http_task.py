@@ -339,7 +339,7 @@ def test_a_long_answer_is_cut_until_it_fits(child: Child, sink: Recorder, server
 # --- what goes wrong ----------------------------------------------------------------------------------------------
 
 
-def test_nobody_there_is_said_in_words(child: Child, sink: Recorder):
+def test_an_absent_server_is_said_in_words(child: Child, sink: Recorder):
     with socket.socket() as silent:  # it has the port and does not listen: nobody else can be there
         silent.bind(("127.0.0.1", 0))
         gone = f"http://127.0.0.1:{silent.getsockname()[1]}/x"

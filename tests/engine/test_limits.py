@@ -56,7 +56,7 @@ def test_beside_a_living_worker_the_database_wins(database: Database) -> None:
     assert settle(database, wished, {}, actor=ADA, adopt=True) == SettledLimits(changed=(limit(1, 3),))
 
 
-def test_who_lives(database: Database) -> None:
+def test_living_workers(database: Database) -> None:
     here = new_identity()
     register(database, here)
     register(database, replace(here, id=3, pid=1, process_start=1))  # on this machine, and its process is gone

@@ -79,7 +79,7 @@ def test_resources_and_targets_have_lanes_of_their_own(life: Life) -> None:
     assert found["headway_queue_depth{kind=target,lane=targets}"] == 1
 
 
-def test_what_happened_is_counted_from_the_first_scrape_on(life: Life) -> None:
+def test_events_are_counted_from_the_first_scrape_on(life: Life) -> None:
     life.in_state("completed")
     one = Metrics(life.database)
     assert scrape(one)["headway_claims_total"] == 0

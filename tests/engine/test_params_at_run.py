@@ -60,7 +60,7 @@ def stored(app: App, task: str, fitting: dict[str, Any], params: dict[str, Any])
         ({"n": 1, "m": 2}, "params.m is not a parameter of the task"),
     ],
 )
-def test_what_does_not_fit_is_bad_params(app: App, task: str, params: dict[str, Any], problem: str) -> None:
+def test_params_that_do_not_fit_are_bad_params(app: App, task: str, params: dict[str, Any], problem: str) -> None:
     job_id = stored(app, task, {"n": 1}, params)
     drain(app)
     row = app.job(job_id).row
@@ -72,7 +72,7 @@ def test_what_does_not_fit_is_bad_params(app: App, task: str, params: dict[str, 
     assert CALLED == [], "no code of the task has run"
 
 
-def test_what_is_missing_is_bad_params(app: App) -> None:
+def test_missing_params_are_bad_params(app: App) -> None:
     job_id = stored(app, "in.loop", {"n": 1}, {})
     fine = stored(app, "in.thread", {"n": 1}, {})
     drain(app)

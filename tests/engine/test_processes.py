@@ -257,7 +257,7 @@ def test_who_has_no_environment_is_not_waited_for(monkeypatch: pytest.MonkeyPatc
         process.wait(60)
 
 
-def test_who_ends_in_the_grace_is_not_killed():
+def test_a_process_that_ends_in_its_grace_is_not_killed():
     with tree("alone", "clean up") as (tag, process, roster):
         read_pids(roster, 1)
 
@@ -301,7 +301,7 @@ def test_we_never_end_ourselves():
     assert (done.returncode, done.stdout.strip()) == (0, str(int(signal.SIGKILL))), done.stderr
 
 
-def test_nobody_carries_an_unknown_tag():
+def test_no_process_carries_an_unknown_tag():
     assert process_tree.members(process_tree.new_tag()) == []
     assert process_tree.end_tree(process_tree.new_tag(), grace=DEADLINE)
 

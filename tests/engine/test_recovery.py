@@ -367,7 +367,7 @@ def test_a_job_whose_processes_cannot_be_ended_is_held_and_never_retried(life: L
 
 
 @pytest.mark.parametrize(("on_lost", "status", "retries"), [("hold", "ERROR", 0), ("fail", "FAILED", 0)])
-def test_what_must_not_run_twice_is_not_retried(
+def test_a_job_that_must_not_run_twice_is_not_retried(
     life: Life, dead_pid: int, on_lost: str, status: str, retries: int
 ) -> None:
     job_id = life.enqueue(on_lost=on_lost)

@@ -257,7 +257,7 @@ def test_a_short_interval_does_not_fire_what_it_missed(clockwork: Clockwork) -> 
     assert outcomes == [("MISSED", 3), ("FIRED", 1)]
 
 
-def test_what_is_caught_up_waits_for_what_runs(clockwork: Clockwork) -> None:
+def test_ticks_caught_up_wait_for_running_executions(clockwork: Clockwork) -> None:
     clockwork.create(catch_up="all", cap=2)
     running = clockwork.schedules.run("nightly")
     clockwork.advance(62 * 60)

@@ -156,7 +156,7 @@ class TestDeclaration:
         with pytest.raises(BadInput, match=r"t: \*items cannot be filled"):
             Signature(args, task="t")
 
-    def test_what_has_no_signature_is_refused(self) -> None:
+    def test_a_callable_without_a_signature_is_refused(self) -> None:
         with pytest.raises(BadInput, match="cannot be read"):
             Signature(dict, task="t")
 

@@ -52,7 +52,7 @@ def test_counts_throughput_waits_and_durations(life: Life) -> None:
     assert (found.durations.count, found.durations.mean) == (2, 20.0)
 
 
-def test_what_ended_before_the_hour_is_left_out(life: Life) -> None:
+def test_ends_before_the_hour_are_left_out(life: Life) -> None:
     life.in_state("completed")
     life.clock.advance("2h")
     assert sum(span.completed for span in stats(life).spans) == 0

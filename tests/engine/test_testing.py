@@ -145,7 +145,7 @@ def test_a_limit_ends_it_earlier(here: App) -> None:
     assert drain(here) == 3
 
 
-def test_what_waits_for_its_time_runs_when_the_clock_is_there(here: App, clock: FrozenClock) -> None:
+def test_a_job_runs_when_its_time_has_come(here: App, clock: FrozenClock) -> None:
     job = write.using(delay="10m").enqueue(text="a")
     assert drain(here) == 0
     clock.advance("10m")
@@ -153,7 +153,7 @@ def test_what_waits_for_its_time_runs_when_the_clock_is_there(here: App, clock: 
     assert job.result() == "A"
 
 
-def test_what_is_too_late_is_skipped(here: App, clock: FrozenClock) -> None:
+def test_a_late_tick_is_skipped(here: App, clock: FrozenClock) -> None:
     job = write.using(expires_at="2026-03-01T09:01:00Z").enqueue(text="a")
     clock.advance("1m")
     assert drain(here) == 0

@@ -178,7 +178,7 @@ def test_a_job_without_a_trace_has_none_after_one_that_had(app: App) -> None:
         assert bare.result(SECONDS) == {"env": None, "ctx": None}
 
 
-def test_whoever_names_a_trace_is_not_overruled(app: App, spans: InMemorySpanExporter) -> None:
+def test_a_named_trace_is_not_overruled(app: App, spans: InMemorySpanExporter) -> None:
     job = app.tasks["traced.plain"].using(traceparent=PARENT).enqueue()
     assert options(app, job.id).traceparent == PARENT
 

@@ -478,7 +478,7 @@ def test_a_checkpoint_waits_while_the_database_is_away(app: App):
         worker.database.transact = transact  # type: ignore[method-assign]
 
 
-def test_who_knows_only_the_name_gets_the_options_of_the_task(app: App, database_url: str):
+def test_a_caller_by_name_gets_the_options_of_the_task(app: App, database_url: str):
     app.task("far", isolation="thread", retry={"max_attempts": 1, "base_delay": "5s"}, timeout="7s", priority=9)(_far)
     app.task("near", isolation="thread")(_far)
     with at_work(app):

@@ -183,7 +183,7 @@ def test_nothing_is_claimed_before_the_heartbeat_is_up(
         worker.close()
 
 
-def test_who_stands_still_with_the_claim_lock_does_not_hold_up_the_others(
+def test_a_stalled_holder_of_the_claim_lock_does_not_stop_the_others(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A machine that is frozen, or cut off, in the middle of a claim: its transaction ends without it."""

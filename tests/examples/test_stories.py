@@ -205,7 +205,7 @@ def test_a_server_that_is_down_is_tried_again(stories: Stories) -> None:
 @pytest.mark.parametrize(
     ("behave", "said"), [("busy", "answered 503"), ("broken", "cannot be used"), ("error", "Ollama gave up: an error")]
 )
-def test_what_may_pass_is_tried_again(stories: Stories, behave: str, said: str) -> None:
+def test_a_passing_failure_is_tried_again(stories: Stories, behave: str, said: str) -> None:
     stories.model.behave.append(behave)
     job_id = stories.enqueue("research.run", {"topic": "fog"})
     assert said in stories.ended(job_id)["run"]["error"]

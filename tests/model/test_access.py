@@ -111,7 +111,7 @@ VERBS: dict[str, tuple[Callable[[Authority, str], None], str, str]] = {
 @pytest.mark.parametrize("role", [OPERATOR, ADMIN])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("verb", VERBS)
-def test_who_may_do_what_with_which_task(verb: str, kind: str, role: str) -> None:
+def test_roles_and_tasks(verb: str, kind: str, role: str) -> None:
     check, ordinary, administrative = VERBS[verb]
     needed = administrative if KINDS[kind] in ADMIN_TASKS else ordinary
     if Role(role).may(Role(needed)):
@@ -192,7 +192,7 @@ def test_a_tenants_admin_makes_tokens_for_that_tenant_alone(
 @pytest.mark.parametrize(
     "text", ["", "hw_", "hw_short", "xx_" + "a" * 43, "hw_" + "a" * 44, "hw_" + "ä" * 43, "hw_" + "a" * 42]
 )
-def test_what_cannot_be_a_token_is_not_looked_up(text: str) -> None:
+def test_an_impossible_token_is_not_looked_up(text: str) -> None:
     assert not permissions.looks_like_token(text)
     assert not permissions.looks_like_session(text.replace("hw_", "hws_"))
 

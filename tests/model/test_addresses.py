@@ -71,7 +71,7 @@ def test_what_everybody_can_reach_is_let_through(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", FORBIDDEN)
-def test_what_is_forbidden_says_why(address: str) -> None:
+def test_a_forbidden_action_says_why(address: str) -> None:
     assert FORBIDDEN[address] in (forbidden(address) or "it may")
 
 

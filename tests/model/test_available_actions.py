@@ -86,7 +86,7 @@ TRIALS: dict[Verb, Callable[[JobRecord, Case], object]] = {
     spent=st.booleans(),
 )
 @settings(max_examples=examples(400), deadline=None)
-def test_what_is_offered_is_what_the_verb_does(
+def test_an_offer_says_what_the_verb_does(
     status: State, verb: Verb, stop: StopRequest | None, hold: bool, claimed: bool, stage_open: bool, spent: bool
 ) -> None:
     fields: dict[str, Any] = {"options": Options(budget=(("tokens", 10.0),)).text()}
@@ -235,7 +235,7 @@ def test_a_queued_job_should_have_begun_by_one_rule_on_every_page() -> None:
     assert not is_overdue(None, [lane], NOW)
 
 
-def test_what_expires_says_so() -> None:
+def test_an_expiry_is_shown() -> None:
     waits = a_case(S.QUEUED, fields={"expires_at": NOW + 300_000_000})
     assert becomes(waits)[-1] == "If it has not started in 5 min, it is skipped."
     over = a_case(S.QUEUED, fields={"expires_at": NOW})

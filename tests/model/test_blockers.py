@@ -59,13 +59,13 @@ def on_desk(**facts: Any) -> QueueSnapshot:
     return replace(OPEN, targets={DESK: target}, line=(queued(7, "t", (), DESK),))
 
 
-def test_whoever_the_next_claims_take_has_nothing_in_its_way() -> None:
+def test_a_job_of_the_next_claims_has_no_blocker() -> None:
     scene = replace(OPEN, picks=(Pick(7, bucket("t", (GLOBAL,))),))
     assert kinds(scene) == kinds(replace(scene, all_slots=(), pause=Pause(1))) == []
     assert kinds(OPEN, replace(JOB, status=State.RUNNING)) == []
 
 
-def test_whoever_they_do_not_take_has_something() -> None:
+def test_a_job_left_by_the_next_claims_has_a_blocker() -> None:
     assert kinds(OPEN) == ["behind"]
 
 
@@ -183,7 +183,7 @@ def test_a_reserved_target() -> None:
         (State.QUEUED, "target_held", "job 3 was resumed on desk-1 and goes first"),
     ],
 )
-def test_who_has_the_target(status: State, kind: str, words: str) -> None:
+def test_the_holder_of_a_target(status: State, kind: str, words: str) -> None:
     (found,) = explain(on_desk(holder=TargetHolder(3, status, 9, "why")), ON_DESK, ())
     assert (found.kind, found.by, found.since) == (kind, "job 3", 9)
     assert words in found.detail

@@ -166,7 +166,7 @@ def test_only_text_is_read(value: object) -> None:
         cron.parse(value)
 
 
-def test_what_a_hint_proposes_is_accepted() -> None:
+def test_the_proposal_of_a_hint_is_accepted() -> None:
     tried = 0
     for text, _ in REFUSED:
         with pytest.raises(BadInput) as refused:

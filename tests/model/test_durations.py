@@ -7,7 +7,7 @@ from headway.model.explain.durations import Usual, by_progress, usual
 MINUTE = 60_000_000
 
 
-def test_what_is_usual() -> None:
+def test_usual_durations() -> None:
     assert usual([]) is None
     assert usual([n * MINUTE for n in range(1, 11)]) == Usual(5 * MINUTE, 9 * MINUTE, 10)
 

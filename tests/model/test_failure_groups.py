@@ -45,7 +45,7 @@ def test_words_stay(one: str, other: str) -> None:
     assert fingerprint(one) != fingerprint(other)
 
 
-def test_what_is_left_is_for_people() -> None:
+def test_leftovers_are_for_people() -> None:
     text = "OSError: [Errno 2] can't open '/tmp/x' at 10:30 for 550e8400-e29b-41d4-a716-446655440000 on /srv/a/b"
     assert fingerprint(text) == "OSError: [Errno <n>] can't open <text> at <n> for <uuid> on <path>"
     assert fingerprint("") == fingerprint(" \n") == NO_TEXT

@@ -167,7 +167,7 @@ def test_interrupting_what_has_not_run_holds_it_and_resuming_lets_it_go() -> Non
         assert (freed.hold, freed.reason) == (0, None)
 
 
-def test_what_waits_to_be_resumed_cannot_be_held_again() -> None:
+def test_a_job_that_waits_to_be_resumed_cannot_be_held_again() -> None:
     with pytest.raises(WrongState, match="waits to be resumed"):
         ALL["interrupt"](a_job(S.QUEUED, fence=1))
 

@@ -303,7 +303,7 @@ def test_reservations_are_granted_in_order_and_all_lanes_at_once(
 
 @settings(max_examples=examples(400), deadline=None)
 @given(st.data())
-def test_what_is_granted_never_exceeds_a_lane_and_never_overtakes(data: st.DataObject) -> None:
+def test_grants_never_exceed_a_lane_and_never_overtake(data: st.DataObject) -> None:
     some = st.sets(st.integers(1, 3), max_size=3)
     targets = st.sampled_from([None, 7, 8])
     reserved = [Reserved(n, tuple(data.draw(some)), data.draw(targets), data.draw(st.booleans())) for n in range(1, 7)]

@@ -24,7 +24,7 @@ def test_params_in_a_line(params: dict[str, object], line: str) -> None:
     assert excerpt(json.dumps(params)) == line
 
 
-def test_what_is_long_is_cut_and_never_read_whole() -> None:
+def test_long_params_are_cut_and_never_read_whole() -> None:
     short = excerpt(json.dumps({"text": "x" * 300}))
     assert (len(short), short[-1]) == (LONGEST, "…")
     # As it comes out of the database: no more than its beginning, which is not JSON.

@@ -62,7 +62,7 @@ def test_a_delay_of_its_own_uses_up_an_attempt_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("kind", [FailureKind.BAD_PARAMS, FailureKind.BUDGET])
-def test_what_cannot_end_differently_is_never_retried(kind: FailureKind) -> None:
+def test_a_certain_failure_is_never_retried(kind: FailureKind) -> None:
     assert chain(RetryPolicy(max_attempts=100), [Failed(kind, "no")]) == ["exhausted"]
     assert chain(RetryPolicy(), [BROKEN, Failed(kind, "no", retry_after=1.0)]) == [10, "exhausted"]
 
@@ -92,7 +92,7 @@ def test_each_wait_is_twice_the_one_before(used: int) -> None:
 
 
 @given(st.integers(0, 9), st.integers(0, 9), st.sampled_from(FailureKind), st.booleans())
-def test_who_is_retried(most: int, used: int, kind: FailureKind, final: bool) -> None:
+def test_retried_failures(most: int, used: int, kind: FailureKind, final: bool) -> None:
     never = final or kind.name in ("BAD_PARAMS", "BUDGET")
     expected = not never and (most > 0 if kind.name == "INTERRUPTED" else used < most)
     assert retries(RetryPolicy(max_attempts=most), kind, used=used, final=final) == expected

@@ -90,7 +90,7 @@ def shown(decision: Decision) -> list[tuple[int, int, str]]:
         ({"params": "a"}, "params", "dict"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_place_and_a_remedy(fields: dict[str, Any], field: str, hint: str) -> None:
+def test_impossible_values_are_refused_with_place_and_remedy(fields: dict[str, Any], field: str, hint: str) -> None:
     with pytest.raises(BadInput) as caught:
         Definition.parse({"cron": "0 * * * *", "steps": STEPS, **fields})
     assert caught.value.field == field

@@ -61,7 +61,7 @@ def test_jitter_and_a_policy_of_ones_own() -> None:
     assert "policies:gentle" in failure_words("policies:gentle")
 
 
-def test_what_an_origin_does_to_edits() -> None:
+def test_an_origin_limits_edits() -> None:
     assert overwritten("api") is None
     assert "until a scheduler with that code starts" in str(overwritten("code"))
     assert "applied again" in str(overwritten("file"))
@@ -79,7 +79,7 @@ def test_what_an_origin_does_to_edits() -> None:
         (replace(schedule(), definition='{"moon": "full"}'), "bad", "cannot read"),
     ],
 )
-def test_what_happens_next(one: Schedule, tone: str, part: str) -> None:
+def test_the_next_states(one: Schedule, tone: str, part: str) -> None:
     found, text = outlook(one, NOW, active=False)
     assert found == tone
     assert part in text
@@ -102,7 +102,7 @@ def test_why_a_time_did_not_run() -> None:
     assert tick_words(tick("SKIPPED", "no task 'x'")) == "It could not run: no task 'x'"
 
 
-def test_what_an_edit_changed() -> None:
+def test_the_changes_of_an_edit() -> None:
     before = {"name": "a", "definition": definition().facts()}
     after = {"name": "b", "definition": definition(cron="0 4 * * *").facts()}
     assert change_words("schedule.changed", before, after) == ["name a → b", "cron 0 3 * * * → 0 4 * * *"]

@@ -99,7 +99,7 @@ def test_the_table_names_every_verb() -> None:
 
 
 @pytest.mark.parametrize(("verb", "state", "targets"), cells())
-def test_what_each_verb_may_do_in_each_state(verb: str, state: str, targets: frozenset[str] | None) -> None:
+def test_each_verb_in_each_state(verb: str, state: str, targets: frozenset[str] | None) -> None:
     found = MOVES[Verb(verb)].get(State[state])
     assert (None if found is None else frozenset(s.name for s in found)) == targets
 
@@ -222,11 +222,11 @@ def shown(found: Change) -> str:
 
 
 @pytest.mark.parametrize(("row", "outcome", "expected"), DECISIONS)
-def test_what_an_outcome_leads_to(row: dict[str, Any], outcome: Outcome, expected: str) -> None:
+def test_outcomes_lead_to_states(row: dict[str, Any], outcome: Outcome, expected: str) -> None:
     assert shown(decide(standing(**row), outcome, half)) == expected
 
 
-def test_what_is_recorded_with_a_success() -> None:
+def test_facts_recorded_with_a_success() -> None:
     found = decide(standing(), Completed('{"a":1}', exit_code=0), half)
     assert (found.job.status, found.kind, found.data) == (State.COMPLETED, "job.completed", {"exit_code": 0})
     assert (found.run, found.result) == (RunEnd(State.COMPLETED, exit_code=0), '{"a":1}')
@@ -234,13 +234,13 @@ def test_what_is_recorded_with_a_success() -> None:
     assert (found.retry, found.then_resume) == (None, False)
 
 
-def test_what_is_recorded_with_a_failure() -> None:
+def test_facts_recorded_with_a_failure() -> None:
     found = decide(standing(), failure("EXIT_CODE", exit_code=3), half)
     assert found.run == RunEnd(State.FAILED, "exit_code happened", 3)
     assert found.job.failure_kind is FailureKind.EXIT_CODE
 
 
-def test_who_cancelled_is_in_the_runs_error_and_what_happened_too() -> None:
+def test_the_canceller_and_the_reason_are_in_the_runs_error() -> None:
     cancelled = standing(stop=StopRequest.CANCEL, stop_by=ADA)
     assert decide(cancelled, StoppedByRequest(), half).run == RunEnd(State.FAILED, "cancelled by ada")
     found = decide(cancelled, EXCEPTION, half)
@@ -248,7 +248,7 @@ def test_who_cancelled_is_in_the_runs_error_and_what_happened_too() -> None:
     assert found.job.reason == "cancelled by ada"
 
 
-def test_who_interrupted_is_the_reason() -> None:
+def test_the_interrupter_is_the_reason() -> None:
     found = decide(standing(stop=StopRequest.INTERRUPT, stop_by=ADA), StoppedByRequest(), half)
     assert (found.job.reason, found.run) == ("interrupted by ada", None)
     assert found.job.failure_kind is FailureKind.INTERRUPTED

@@ -47,7 +47,7 @@ def test_why_a_delivery_is_not_sent_once_more() -> None:
     assert (not_again(ended, replace(HOOK, enabled=0, deleted_at=1)) or ("", ""))[0] == "deleted"
 
 
-def test_what_becomes_of_a_delivery() -> None:
+def test_the_next_state_of_a_delivery() -> None:
     assert what_next(SENT, HOOK, NOW) == "It is sent at any moment; 4 tries left."
     later = replace(SENT, tries=3, due_at=NOW + 8 * SECOND)
     assert what_next(later, HOOK, NOW) == what_next(later, None, NOW) == "It is sent again in 8 s; 1 try left."

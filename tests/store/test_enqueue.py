@@ -67,7 +67,7 @@ def test_a_job_on_hold_waits_for_a_person_and_then_for_its_time(life: Life) -> N
     assert life.client.resume(job_id).status.name == "QUEUED"
 
 
-def test_what_has_not_started_by_its_expiry_is_skipped_without_a_run(life: Life) -> None:
+def test_a_job_not_started_by_its_expiry_is_skipped_without_a_run(life: Life) -> None:
     expires_at = life.clock.now() + HOUR
     ids = [life.in_state(state, expires_at=expires_at) for state in ("WAITING", "SCHEDULED", "QUEUED")]
     started = life.in_state("RUNNING", expires_at=expires_at)
@@ -280,9 +280,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("params", "field", "words"), BAD)
-def test_what_a_database_could_not_give_back_is_refused_at_the_edge(
-    app: Any, params: Any, field: str, words: str
-) -> None:
+def test_values_a_database_cannot_return_are_refused_at_the_edge(app: Any, params: Any, field: str, words: str) -> None:
     for call in (
         lambda: app.tasks["note"].enqueue(**params),
         lambda: app.tasks["note"].enqueue_many([{}, params]),
@@ -308,7 +306,7 @@ GOOD = [
 ]
 
 
-def test_what_is_allowed_comes_back_as_it_was(app: Any) -> None:
+def test_allowed_values_come_back_as_they_were(app: Any) -> None:
     values = [{"text": text, "n": -(2**63), "more": {text: [1.5e-300, None, True, 2**63 - 1]}} for text in GOOD]
     jobs = app.tasks["note"].enqueue_many(values)
     jobs += [app.tasks["note"].using(key=f"k{n}").enqueue(**value) for n, value in enumerate(values)]
@@ -384,7 +382,7 @@ def test_when_a_shared_commit_fails_all_who_shared_it_hear_so_and_the_next_ones_
 
 
 @pytest.mark.parametrize("chosen", [False, True])
-def test_who_is_interrupted_while_waiting_keeps_nobody_else_waiting(crowd: Life, chosen: bool) -> None:
+def test_an_interrupted_waiter_keeps_no_other_waiting(crowd: Life, chosen: bool) -> None:
     """Ctrl-C reaches the main thread among those that share commits, before or after it was its turn to lead."""
     stored: list[int] = []
 

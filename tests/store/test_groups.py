@@ -90,7 +90,7 @@ def test_a_parallel_group_has_one_stage(life: Life) -> None:
 @pytest.mark.parametrize(
     ("on_failure", "third"), [("stop", "CANCELLED"), ("continue", "COMPLETED"), ("skip", "SKIPPED")]
 )
-def test_what_a_failure_means_for_the_rest(life: Life, on_failure: str, third: str) -> None:
+def test_a_failure_decides_about_the_rest(life: Life, on_failure: str, third: str) -> None:
     made = make(life, "one", "two", "three", on_failure=on_failure)
     finish(life, made, "one")
     finish(life, made, "two", BROKEN)
@@ -120,7 +120,7 @@ def test_who_may_not_fail_stops_the_group_and_leaves_its_neighbours_alone(life: 
     assert states(life, made) == {"a": "FAILED", "b": "FAILED", "c": "COMPLETED", "d": "CANCELLED"}
 
 
-def test_who_skips_itself_has_not_failed(life: Life) -> None:
+def test_a_job_that_skips_itself_has_not_failed(life: Life) -> None:
     made = make(life, "a", "b")
     finish(life, made, "a", Skipped("nothing to do"))
     finish(life, made, "b")
@@ -248,7 +248,7 @@ def test_giving_up_a_held_member_counts_as_a_failure(life: Life, verb: str) -> N
     assert group(life, made).status == "PARTIAL"
 
 
-def test_who_was_cancelled_by_a_person_failed(life: Life) -> None:
+def test_a_call_cancelled_by_a_person_failed(life: Life) -> None:
     made = make(life, "a", "b", "c")
     life.client.cancel(job_of(life, made, "a"))
     assert states(life, made) == {"a": "CANCELLED", "b": "CANCELLED", "c": "CANCELLED"}
@@ -492,7 +492,7 @@ def test_recovery_goes_on_with_a_group_that_nobody_advanced(database_url: str) -
 # --- bad input ---
 
 
-def test_what_cannot_be_a_group_is_refused_and_nothing_is_stored(life: Life) -> None:
+def test_an_impossible_group_is_refused_and_nothing_is_stored(life: Life) -> None:
     good = new_group(life, "a", "b")
     job = good.members[0].job
     bad = [

@@ -136,7 +136,7 @@ def test_the_latest_failures(full: Database) -> None:
     assert [(one.text, one.count) for one in alike(found)] == [("ValueError: no file <n>", 15)]
 
 
-def test_nobody_sees_what_belongs_to_another_tenant(life: Life) -> None:
+def test_no_visitor_sees_rows_of_another_tenant(life: Life) -> None:
     other = add_tenant(life, "other").tenant_id
     life.run(life.enqueue(retry=0), BROKEN)
     for database in (life.database, walled(life.database, other)):

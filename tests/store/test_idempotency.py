@@ -146,7 +146,7 @@ def test_a_request_that_is_repeated_gets_the_first_answer(person: Life, making: 
     assert stored(person) == before
 
 
-def test_what_was_made_and_not_answered_is_found_again(person: Life, making: Callable[[Client], Any]) -> None:
+def test_a_job_made_without_an_answer_is_found_again(person: Life, making: Callable[[Client], Any]) -> None:
     first = making(keyed(person))
     before = stored(person)
     client = keyed(person)
@@ -216,13 +216,13 @@ def test_a_key_is_for_one_request(person: Life) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "a\nb", "x" * 201])
-def test_what_cannot_be_a_key_is_refused(person: Life, key: str) -> None:
+def test_an_impossible_key_is_refused(person: Life, key: str) -> None:
     with pytest.raises(BadInput) as caught:
         keyed(person, key)
     assert caught.value.field == "Idempotency-Key"
 
 
-def test_what_failed_leaves_no_key(person: Life) -> None:
+def test_a_failure_leaves_no_key(person: Life) -> None:
     person.client.templates.create("t", "sync")
     with pytest.raises(BadInput, match="already"):
         keyed(person).templates.create("t", "sync")
@@ -336,7 +336,7 @@ def test_two_requests_with_one_key_at_once_make_one_thing(pair: Pair, name: str)
     assert pair.gated.conflicts == 0
 
 
-def test_who_waits_for_a_request_that_fails_makes_the_thing_itself(pair: Pair) -> None:
+def test_a_waiter_for_a_failed_request_makes_the_thing_itself(pair: Pair) -> None:
     clients, gate = [keyed(pair), keyed(pair)], Gate()
 
     def wait_and_fail() -> None:
@@ -353,7 +353,7 @@ def test_who_waits_for_a_request_that_fails_makes_the_thing_itself(pair: Pair) -
     assert len(pair.sql("select * from hw_template")) == 1
 
 
-def test_who_waits_for_a_request_with_another_body_is_refused(pair: Pair) -> None:
+def test_a_waiter_for_a_request_with_another_body_is_refused(pair: Pair) -> None:
     clients = [keyed(pair), keyed(pair, digest="d2")]
     with pair.open_at("save_made", lambda: clients[0].templates.create("t", "sync")) as first:
         second = pair.waiting(lambda: clients[1].templates.create("u", "sync"))

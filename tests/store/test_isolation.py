@@ -149,7 +149,7 @@ def test_every_verb_is_tried() -> None:
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_nobody_sees_a_thing_of_another_tenant(shared_life: Life, mine: tuple[Client, Things], look: str) -> None:
+def test_no_visitor_sees_a_thing_of_another_tenant(shared_life: Life, mine: tuple[Client, Things], look: str) -> None:
     client, theirs = mine
     with client.database.read() as tx, pytest.raises(NotFound):
         LOOKS[look](tx, client.tenant_id, theirs)

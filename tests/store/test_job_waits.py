@@ -139,7 +139,9 @@ def test_what_lets_them_go_on_is_no_knot(life: Life, full: Full, change: Callabl
     [({"timeout": 60.0}, {}), ({}, {"expires_at": 2**62}), ({}, {"delay": HOUR}), ({}, {"target": "printer"})],
     ids=["they have a timeout", "the jobs expire", "the jobs wait for a time", "the jobs need another lane"],
 )
-def test_what_ends_by_itself_is_no_knot(life: Life, full: Full, parent: dict[str, Any], child: dict[str, Any]) -> None:
+def test_waits_that_end_by_themselves_are_no_knot(
+    life: Life, full: Full, parent: dict[str, Any], child: dict[str, Any]
+) -> None:
     full(parent, child)
     assert gives_way(life) == []
 

@@ -76,7 +76,7 @@ def go_on(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("first", ["webhook", "job"])
-def test_nobody_waits_for_the_first_to_be_told(pair: Pair, first: str) -> None:
+def test_no_caller_waits_for_the_first_one_to_be_told(pair: Pair, first: str) -> None:
     def make() -> object:
         return pair.client.webhooks.create(URL) if first == "webhook" else pair.client.enqueue(hooked(pair))
 
@@ -123,7 +123,7 @@ def test_a_vacuum_gives_way(pair: Pair) -> None:
     making.result(30)
 
 
-def test_what_nobody_needs_any_more_is_disarmed_by_the_pruner(life: Life) -> None:
+def test_an_unneeded_trigger_is_disarmed_by_the_pruner(life: Life) -> None:
     outbox.arm(life.database)
     assert armed(life)
     Pruner(life.database, retention=None, artifacts=Path()).tick()

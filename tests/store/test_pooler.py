@@ -104,7 +104,7 @@ def test_a_worker_that_is_gone_is_recovered(pooled: Life) -> None:
     assert len(turn(life, [])) == 1
 
 
-def test_what_people_do_in_between(pooled: Life) -> None:
+def test_actions_of_people_in_between(pooled: Life) -> None:
     life = pooled
     for state in ("WAITING", "PAUSED", "ERROR", "stopped", "expired", "retried"):
         life.in_state(state)
@@ -179,7 +179,7 @@ def test_a_pooler_that_the_settings_do_not_tell_of_is_noticed(small_pooler: Pool
         "create temp table hw_job (id integer)",
     ],
 )
-def test_what_another_client_left_in_every_session(
+def test_settings_that_another_client_left_in_every_session(
     pooled: Life, small_pooler: Pooler, postgres_url: str, text: str
 ) -> None:
     """A pooler in transaction mode lends out a session as its last client left it."""

@@ -288,7 +288,7 @@ def test_two_pruners_at_once_count_each_job_once(gated: Life) -> None:
     assert tally(life) == 3
 
 
-def test_what_has_been_paused_and_cancelled_is_pruned_with_its_closed_run(life: Life) -> None:
+def test_a_cancelled_job_that_was_paused_is_pruned_with_its_closed_run(life: Life) -> None:
     job_id = life.in_state("PAUSED")
     life.client.cancel(job_id)
     life.clock.advance(2 * DAY)

@@ -578,7 +578,7 @@ def test_a_server_that_is_not_there_is_said_in_one_line() -> None:
     database.close()
 
 
-def test_who_may_not_write_is_told(pair: Pair) -> None:
+def test_a_visitor_without_the_right_to_write_is_told(pair: Pair) -> None:
     role = f"reader_{pair.raw.info.backend_pid}"
     pair.raw.execute(f"create role {role} login".encode())
     pair.raw.execute(f"grant select on all tables in schema public to {role}".encode())

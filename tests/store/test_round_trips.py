@@ -54,12 +54,12 @@ def test_what_is_sent_comes_before_what_is_run_and_is_answered(life: Life) -> No
     assert noted(life) == [('"two"',)]
 
 
-def test_what_is_sent_is_committed_without_another_statement(life: Life) -> None:
+def test_a_sent_statement_is_committed_without_another_one(life: Life) -> None:
     life.database.transact("work", lambda tx: note(tx, '"one"'))
     assert noted(life) == [('"one"',)]
 
 
-def test_what_is_sent_is_undone_with_its_transaction(life: Life) -> None:
+def test_a_sent_statement_is_undone_with_its_transaction(life: Life) -> None:
     def work(tx: Tx) -> None:
         note(tx, '"one"')
         raise LookupError
@@ -69,7 +69,7 @@ def test_what_is_sent_is_undone_with_its_transaction(life: Life) -> None:
     assert noted(life) == []
 
 
-def test_what_was_sent_in_vain_has_no_answer(postgres_url: str) -> None:
+def test_a_statement_without_effect_has_no_answer(postgres_url: str) -> None:
     with Life(postgres_url) as life:
         tx = life.database.begin("work")
         rows = tx.send("read_setting", name="note")
@@ -228,7 +228,7 @@ def test_a_nudge_waits_for_nobody_who_claims(worker: tuple[Life, Worker]) -> Non
     assert [claim.job_id for claim in keen_turn(one) or ()] == [job]
 
 
-def test_who_is_nudged_for_nothing_while_another_claims_goes_back_to_sleep(worker: tuple[Life, Worker]) -> None:
+def test_a_worker_woken_while_another_claims_sleeps_again(worker: tuple[Life, Worker]) -> None:
     life, one = worker
     other = life.database.begin("other")
     other.run("claim_lock")
@@ -237,7 +237,7 @@ def test_who_is_nudged_for_nothing_while_another_claims_goes_back_to_sleep(worke
     life.database.end(other)
 
 
-def test_who_is_not_nudged_only_reads(worker: tuple[Life, Worker]) -> None:
+def test_a_worker_that_was_not_woken_only_reads(worker: tuple[Life, Worker]) -> None:
     _, one = worker
     one.tick()
     with trips() as found:
@@ -247,7 +247,7 @@ def test_who_is_not_nudged_only_reads(worker: tuple[Life, Worker]) -> None:
     assert found == ["pin_plans claim_view", "pin_plans try_claim_lock claim_view"]
 
 
-def test_who_was_nudged_for_nothing_reads_first_until_it_claims_again(worker: tuple[Life, Worker]) -> None:
+def test_a_worker_woken_for_nothing_reads_first_until_it_claims(worker: tuple[Life, Worker]) -> None:
     life, one = worker
     one.tick()
     one.strategy.woken = True

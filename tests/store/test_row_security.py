@@ -71,7 +71,7 @@ def test_every_table_of_tenants_has_the_wall(two: tuple[Life, Things, Things]) -
     assert {name for (name,) in secured} == set(tables(life)) - SHARED
 
 
-def test_what_another_tenant_owns_is_not_there_and_cannot_be_written(two: tuple[Life, Things, Things]) -> None:
+def test_rows_of_another_tenant_are_absent_and_cannot_be_written(two: tuple[Life, Things, Things]) -> None:
     life, one, other = two
     numbers = {name: number for number, name in life.sql("select id, name from hw_tenant")}
     mine, theirs = numbers[one.tenant], numbers[other.tenant]
@@ -169,7 +169,7 @@ def test_lanes_are_ones_own_and_everybodys(two: tuple[Life, Things, Things]) -> 
         assert {owner for _, owner, *_ in tx.run("lanes")} == {0, mine}
 
 
-def test_who_is_behind_it_without_a_tenant_sees_nothing(two: tuple[Life, Things, Things]) -> None:
+def test_a_role_without_a_tenant_sees_nothing(two: tuple[Life, Things, Things]) -> None:
     life, *_ = two
     with life.database.read() as tx:
         connection: Any = tx.connection  # type: ignore[attr-defined]

@@ -79,7 +79,7 @@ def test_a_pragma_that_is_not_accepted_is_a_refusal(empty_sqlite_url: str, monke
         open_database(empty_sqlite_url)
 
 
-def test_what_was_committed_is_there_after_the_last_connection_closed(sqlite_url: str) -> None:
+def test_commits_are_there_after_the_last_connection_closed(sqlite_url: str) -> None:
     with Life(sqlite_url) as life:
         job_id = life.in_state("RUNNING")
         before = life.everything()

@@ -164,12 +164,12 @@ def test_the_tables_name_every_state_and_every_outcome() -> None:
 
 
 @pytest.mark.parametrize(("verb", "state", "cell"), cells(PEOPLE))
-def test_what_people_do(shared_life: Life, verb: str, state: str, cell: str) -> None:
+def test_actions_of_people(shared_life: Life, verb: str, state: str, cell: str) -> None:
     people_do(shared_life, verb, state, cell)
 
 
 @pytest.mark.parametrize(("verb", "state", "cell"), cells(PEOPLE_ON_TARGET))
-def test_what_people_do_on_a_target(shared_life: Life, verb: str, state: str, cell: str) -> None:
+def test_actions_of_people_on_a_target(shared_life: Life, verb: str, state: str, cell: str) -> None:
     people_do(shared_life, verb, state, cell, target=f"{verb} {state}")
 
 
@@ -188,12 +188,12 @@ def people_do(life: Life, verb: str, state: str, cell: str, **fields: str) -> No
 
 
 @pytest.mark.parametrize(("verb", "state", "cell"), cells(WORKERS))
-def test_what_workers_do(shared_life: Life, verb: str, state: str, cell: str) -> None:
+def test_actions_of_workers(shared_life: Life, verb: str, state: str, cell: str) -> None:
     workers_try(shared_life, verb, state, cell)
 
 
 @pytest.mark.parametrize(("verb", "state", "cell"), cells(WORKERS_ON_TARGET))
-def test_what_workers_do_on_a_target(shared_life: Life, verb: str, state: str, cell: str) -> None:
+def test_actions_of_workers_on_a_target(shared_life: Life, verb: str, state: str, cell: str) -> None:
     workers_try(shared_life, verb, state, cell, target=f"{verb} {state}")
 
 

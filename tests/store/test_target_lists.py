@@ -143,7 +143,7 @@ def test_pages_by_name(life: Life) -> None:
     assert len(names(life, 4, states=[TargetState.FREE])) == len(made) - 2
 
 
-def test_what_waits_for_a_person(life: Life) -> None:
+def test_jobs_that_wait_for_a_person(life: Life) -> None:
     for name in ("c", "b", "a"):
         life.enqueue(target=name)
     life.in_state("PAUSED")  # on no target

@@ -181,9 +181,7 @@ def test_a_resumed_job_goes_first_whatever_is_moved_before_it(life: Life) -> Non
         ("retry", "FAILED", "new"),
     ],
 )
-def test_what_a_person_decides_about_a_held_target(
-    life: Life, state: str, verb: str, status: str, next_is: str
-) -> None:
+def test_decisions_about_a_held_target(life: Life, state: str, verb: str, status: str, next_is: str) -> None:
     job_id = life.in_state(state, target="desk")
     behind = life.enqueue(target="desk")
     assert life.claim_next(9) == []

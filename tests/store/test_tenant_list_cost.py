@@ -38,9 +38,7 @@ analyze
 """
 
 
-def test_who_owns_one_row_of_many_reads_no_further_than_others(
-    postgres_life: Life, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_owner_of_one_row_reads_no_further_than_others(postgres_life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     """Behind the wall the rows of others are not there: a walk that ends at the next row would pass all of them."""
     life, other = postgres_life, add_tenant(postgres_life, "other").tenant_id
     life.client.lanes.of(1, "x")

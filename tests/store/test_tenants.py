@@ -67,7 +67,7 @@ def test_a_tenant_is_made_limited_and_switched_off_and_on(life: Life) -> None:
     assert check(life.database).findings == []
 
 
-def test_what_cannot_be_is_refused(life: Life) -> None:
+def test_impossible_values_are_refused(life: Life) -> None:
     tenants = life.client.tenants
     tenants.create("shop")
     for name, hint in (("shop", "already"), ("*", "every tenant"), ("", "1 to 200"), ("a\nb", "control")):
@@ -229,7 +229,7 @@ def test_no_more_jobs_run_than_may(life: Life) -> None:
     assert check(life.database).findings == []
 
 
-def test_who_frees_a_place_of_a_tenant_tells_the_others(postgres_life: Life) -> None:
+def test_a_freed_place_of_a_tenant_wakes_the_others(postgres_life: Life) -> None:
     life = postgres_life
     unlimited(life)
     client = add_tenant(life, "shop")

@@ -72,7 +72,7 @@ def _until_idle(scheduler: Scheduler) -> None:
         pass
 
 
-def test_what_another_scheduler_has_in_hand_is_passed_by(pair: Pair, clockwork: Clockwork) -> None:
+def test_schedules_locked_by_another_scheduler_are_passed_by(pair: Pair, clockwork: Clockwork) -> None:
     clockwork.create()
     second = Scheduler(pair.client)
     second.tick()

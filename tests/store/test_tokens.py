@@ -137,7 +137,7 @@ def test_a_tenants_tokens_are_its_own(life: Life) -> None:
         tokens.create("x", "viewer", tenant="nobody")
 
 
-def test_what_a_token_cannot_be_is_refused(life: Life) -> None:
+def test_an_impossible_token_is_refused(life: Life) -> None:
     with pytest.raises(BadInput) as caught:
         life.client.tokens.create("ci", "root", tenant=None)
     assert caught.value.field == "role"

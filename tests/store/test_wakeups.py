@@ -38,7 +38,7 @@ def make_work(database: Database, by: PostgresWaiter | None = None) -> None:
     database.transact("work", Tx.wake, by=by)
 
 
-def test_who_made_the_work_is_not_woken_by_it(two: tuple[PostgresDatabase, PostgresDatabase]) -> None:
+def test_the_maker_of_work_is_not_woken_by_it(two: tuple[PostgresDatabase, PostgresDatabase]) -> None:
     ours, theirs = two
     maker, far = waiting(ours), waiting(theirs)
     beside = ours.waiter()
@@ -104,7 +104,7 @@ def woken_by_a_turn(life: Life, waiter: PostgresWaiter, *stages: str) -> bool:
     return waiter.event.is_set()
 
 
-def test_nobody_is_woken_for_a_step_that_is_taken_by_whoever_let_it_go(postgres_url: str) -> None:
+def test_no_worker_is_woken_for_a_step_that_its_releaser_takes(postgres_url: str) -> None:
     with Life(postgres_url) as life:
         life.set_limit(None)
         waiter = waiting(life.database)

@@ -50,7 +50,7 @@ def test_running_work_finishes_within_the_grace_and_nothing_more_is_claimed(here
     assert here.findings() == []
 
 
-def test_what_does_not_finish_is_interrupted_and_retried_at_once(here: Site) -> None:
+def test_unfinished_work_is_interrupted_and_retried_at_once(here: Site) -> None:
     worker = here.start(grace=0.2)
     jobs = {kind: here.enqueue(f"waits.{kind}", kind, wishes={"retry": 1}) for kind in KINDS}
     for kind in KINDS:

@@ -729,7 +729,7 @@ def test_the_table_of_moves_is_the_models_table() -> None:
     assert legal == EDGES
 
 
-def test_what_was_pruned_is_not_missed(world: World) -> None:
+def test_pruned_rows_are_not_missed(world: World) -> None:
     ids = json.dumps(world.chain())
     world.enqueue()
     world.complete(*world.claim())

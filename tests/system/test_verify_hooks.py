@@ -250,7 +250,7 @@ def test_damage_is_found(office: Office, one: Damage) -> None:
     assert one.invariant in broken(report)
 
 
-def test_what_changed_close_to_an_event_is_not_judged(office: Office) -> None:
+def test_changes_close_to_an_event_are_not_judged(office: Office) -> None:
     """On PostgreSQL a statement may have seen an endpoint as it was a moment before."""
     office.tamper(
         "update hw_event set data = replace(data, 'job.run.failed', 'job.run.skipped') where thing = 'webhook'",

@@ -342,7 +342,7 @@ def test_places_that_are_not_known_are_not_judged(world: World) -> None:
     clean(world)
 
 
-def test_what_was_pruned_may_have_been_in_the_way(world: World) -> None:
+def test_pruned_jobs_may_have_been_in_the_way(world: World) -> None:
     gpu = world.resource("gpu", 1)
     (gone,) = world.enqueue(resources=("gpu",))
     world.claim()
@@ -407,7 +407,7 @@ def on_postgres(w: World) -> bool:
     return w.db.dialect == "postgres"
 
 
-def test_what_has_just_happened_is_left_for_the_next_time(world: World) -> None:
+def test_recent_events_are_left_for_the_next_time(world: World) -> None:
     """PostgreSQL passes over a job that somebody is changing; that the change comes can only be waited for."""
     _, second = world.enqueue(2)
     world.take(second)

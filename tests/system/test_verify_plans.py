@@ -217,7 +217,7 @@ def test_pages_join_without_a_seam(town: Town, monkeypatch: pytest.MonkeyPatch) 
     assert town.check() == whole
 
 
-def test_what_was_pruned_is_not_missed(town: Town, tmp_path: Any) -> None:
+def test_pruned_rows_are_not_missed(town: Town, tmp_path: Any) -> None:
     live_through_groups(town)
     town.clockwork.create()
     town.tick(times=3)
