@@ -393,13 +393,20 @@ def test_a_program_outside_reserves_renews_and_gives_back(site: Site) -> None:
         one["reservation_id"],
     ]
     for bad, status in (
-        ({}, 422),
         ({"resources": ["gpu"]}, 422),
         ({"resources": ["ollama"], "ttl": "1h"}, 422),
         ({"target": "nobody"}, 404),
     ):
         assert site.http.post("/api/reservations", json=bad).status_code == status, bad
     assert site.http.post("/api/reservations/999/renew").status_code == 404
+    for body in ({}, {"resources": []}):
+        next_slot = fits(ReservationSchema, site.http.post("/api/reservations", json=body), 201)
+        assert (next_slot["lanes"], next_slot["target"]) == (["global"], None)
+        assert next_slot["granted_at"] is not None
+        assert site.http.delete(f"/api/reservations/{next_slot['reservation_id']}").status_code == 200
+    assert site.http.put("/api/limits", json={"policy": "per_task"}).status_code == 200
+    refused = site.http.post("/api/reservations", json={})
+    assert (refused.status_code, refused.json()["code"]) == (422, "no_shared_lane")
 
 
 def test_places_of_a_direct_call_are_not_released_by_others(site: Site, doors: Doors) -> None:

@@ -134,12 +134,21 @@ class Oracle:
         raise AssertionError(self.wishes.policy)
 
     def adopt(self, wishes: Wishes, capacities: dict[str, int]) -> None:
-        """Other settings. Direct calls that wait get the lanes of the new policy; one that was let in keeps its own."""
+        """Other settings. Direct calls that wait get the lanes of the new policy; one that was let in keeps its own.
+        Who reserves neither a task's lanes nor a resource nor a target gets the lane that all tasks share."""
+        others = wishes != self.wishes
         self.wishes = wishes
         self.changed = {("resource", 0, name): capacity for name, capacity in capacities.items()}
         for promise in self.promises:
             if promise.call is not None and not promise.granted:
                 promise.lanes = self.lanes_of(*promise.call, on_target=promise.target_id is not None)
+            elif others and not promise.granted and self._is_for_any_slot(promise):
+                promise.lanes = (GLOBAL,) if wishes.policy in ("global", "per_resource") else ()
+
+    @staticmethod
+    def _is_for_any_slot(promise: Promise) -> bool:
+        resources = [lane for lane in promise.lanes if lane[0] == "resource"]
+        return promise.call is None and promise.target_id is None and not resources
 
     def needs(self, job: Work) -> tuple[Lane, ...]:
         return self.lanes_of(job.tenant_id, job.task, job.resources, on_target=job.target_id is not None)
