@@ -97,6 +97,8 @@ def test_limits_are_changed_all_or_none(site: Site) -> None:
         assert site.http.put("/api/limits", json=bad).status_code == status, bad
     assert site.http.get("/api/limits").json() == changed
     assert site.http.put("/api/limits", json={"aging": None}).json()["aging"] is None
+    assert site.http.put("/api/limits", json={"aging": "1h"}).json()["aging"] == 3600.0
+    assert site.http.put("/api/limits", json={"aging": "none"}).json()["aging"] is None
 
 
 def test_what_is_everybodys_is_changed_by_the_system_alone(site: Site) -> None:

@@ -230,12 +230,19 @@ def test_doing(cli: Here, site: Site, there: There) -> None:
     assert cli("targets", "show", "desk-1", "--json").data["note"] == "dust"
     there("targets", "resume", "desk-1").done()
     assert there("limits", "set", "global", 3, "--json").done().data["limit"] == 3
+    assert "aging is now one priority for every 1h" in there("limits", "aging", "1h").done().out
+    assert cli("limits", "ls", "--json").data["aging"] == 3600.0
+    assert "aging is now off" in cli("limits", "aging", "none").done().out
+    for wrong, words in (("0", "more than 0"), ("soon", "is not a duration")):
+        there("limits", "aging", wrong).refused(2, words)
+        cli("limits", "aging", wrong).refused(2, words)
 
     place = site.app.client.reserve().id
     same(cli, there, "reservations", "ls", "--status", "active")
     same(cli, there, "reservations", "show", place)
     assert there("reservations", "release", place, "--json").done().data["status"] == "RELEASED"
-    same(cli, there, "reservations", "release", place)
+    for again in (there, cli):
+        again("reservations", "release", place).refused(4, "already RELEASED")
 
     fog = there("templates", "create", "fog", "--task", "shop.greet", "name=fog", "--json").done().data
     shown = cli("templates", "show", "fog", "--json").data

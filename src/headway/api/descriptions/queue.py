@@ -60,7 +60,10 @@ QUEUE: dict[str, Fields] = {
         "name": ("The lane or resource to change; give `limit` with it.", "ollama"),
         "limit": ("The new number of places; null means no limit.", 2),
         "limits": ("Several limits by name, instead of `name` and `limit`.", {"global": 4}),
-        "aging": ("The interval after which a waiting job's priority rises by one; null turns aging off.", "1h"),
+        "aging": (
+            "The interval after which a waiting job's priority rises by one; null or `none` turns aging off.",
+            "1h",
+        ),
     },
     "PauseQueue": {
         **_PAUSE,

@@ -26,7 +26,7 @@ from headway.clock import micros
 from headway.engine.client import limits
 from headway.errors import BadInput
 from headway.model.access.permissions import Role, check_everybody
-from headway.model.values.times import instant, seconds
+from headway.model.values.times import instant, seconds, seconds_or_none
 from headway.store.queue import lane_views, lanes, queue_views
 
 routes = Routes("queue")
@@ -121,7 +121,7 @@ def set_limits(here: Here, body: LimitsBody) -> Response:
 def _rules(body: LimitsBody) -> Mapping[str, Any]:
     rules: dict[str, Any] = {name: getattr(body, name) for name in ("policy", "targets") if getattr(body, name)}
     if "aging" in body.model_fields_set:
-        rules["aging"] = None if body.aging is None else seconds(body.aging, field="aging")
+        rules["aging"] = seconds_or_none(body.aging, field="aging")
     return rules
 
 

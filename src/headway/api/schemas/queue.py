@@ -220,7 +220,7 @@ class ReorderBody(Body):
 class LimitsBody(Body):
     """Limits of lanes, one by name or several at once, and rules.
 
-    A limit of null means no limit, except for resources; `aging` null turns aging off.
+    A limit of null means no limit, except for resources; `aging` null or `none` turns aging off.
     """
 
     model_config = ConfigDict(

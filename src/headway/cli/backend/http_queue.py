@@ -34,6 +34,9 @@ class HttpQueue:
     def set_limit(self, name: str, capacity: int | None) -> Json:
         return self.link.put("/api/limits", {"name": name, "limit": capacity})
 
+    def set_aging(self, interval: float | None) -> Json:
+        return self.link.put("/api/limits", {"aging": interval})
+
 
 class HttpTargets:
     """Targets over HTTP."""

@@ -51,6 +51,11 @@ class LocalQueue:
         limits.change(self.backend.database, name, capacity, tenant_id=tenant_id, actor=actor)
         return self.limits()
 
+    def set_aging(self, interval: float | None) -> Json:
+        tenant_id, actor = self.backend.tenant_id, self.backend.client.actor
+        limits.adjust(self.backend.database, {}, {"aging": interval}, tenant_id=tenant_id, actor=actor)
+        return self.limits()
+
 
 class LocalTargets:
     """Targets in the local database."""

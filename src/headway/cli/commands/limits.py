@@ -1,4 +1,4 @@
-"""Shows and changes the concurrency limits: `limits ls`, `limits set`."""
+"""Shows and changes the concurrency limits: `limits ls`, `set`, `aging`."""
 
 from __future__ import annotations
 
@@ -50,6 +50,25 @@ def set_limit(
     call.out.answer(lane, lambda: [now_is], notes=[keep])
 
 
+@command(limits, "aging")
+def set_aging(
+    call: Invocation,
+    interval: Annotated[
+        str,
+        typer.Argument(metavar="DURATION|none", help="Waiting time that adds 1 to the priority.", show_default=False),
+    ],
+) -> None:
+    """Change aging at once for all processes; none turns it off."""
+    from headway.model.values.times import seconds_or_none
+
+    wanted = seconds_or_none(interval, field="aging")
+    with call.backend() as backend:
+        found = backend.queue.set_aging(wanted)
+    now_is = f"aging is now {_aging(found)}"
+    keep = "the next worker that starts alone replaces it with its settings: change the settings too to keep it"
+    call.out.answer(found, lambda: [now_is], notes=[keep])
+
+
 def _capacity(text: str) -> int | None:
     from headway.errors import BadInput
 
@@ -65,10 +84,14 @@ def _capacity(text: str) -> int | None:
 
 def concurrency_page(rules: Json) -> Table:
     from headway.cli.tables.pages import pairs
+
+    return pairs([("policy", rules["policy"]), ("targets", rules["targets"]), ("aging", _aging(rules))])
+
+
+def _aging(rules: Json) -> str:
     from headway.model.values.times import duration_text
 
-    aging = f"one priority for every {duration_text(rules['aging'])}" if rules["aging"] else "off"
-    return pairs([("policy", rules["policy"]), ("targets", rules["targets"]), ("aging", aging)])
+    return f"one priority for every {duration_text(rules['aging'])}" if rules["aging"] else "off"
 
 
 def lane_table(found: Iterable[Json]) -> Table:

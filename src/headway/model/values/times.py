@@ -42,6 +42,13 @@ def longest_wait(value: object, *, field: str) -> float:
     return seconds(value, field=field)
 
 
+def seconds_or_none(value: object, *, field: str) -> float | None:
+    """Returns a duration in seconds; None for None and for the word `none`."""
+    if value is None or (isinstance(value, str) and value.strip().lower() == "none"):
+        return None
+    return seconds(value, field=field)
+
+
 def _amount(value: object, field: str) -> float:
     match value:
         case bool():
