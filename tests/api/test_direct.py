@@ -399,7 +399,8 @@ def test_a_program_outside_reserves_renews_and_gives_back(site: Site) -> None:
     ):
         assert site.http.post("/api/reservations", json=bad).status_code == status, bad
     assert site.http.post("/api/reservations/999/renew").status_code == 404
-    for body in ({}, {"resources": []}):
+    bodies: list[dict[str, Any]] = [{}, {"resources": []}]
+    for body in bodies:
         next_slot = fits(ReservationSchema, site.http.post("/api/reservations", json=body), 201)
         assert (next_slot["lanes"], next_slot["target"]) == (["global"], None)
         assert next_slot["granted_at"] is not None

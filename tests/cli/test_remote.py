@@ -241,8 +241,8 @@ def test_doing(cli: Here, site: Site, there: There) -> None:
     same(cli, there, "reservations", "ls", "--status", "active")
     same(cli, there, "reservations", "show", place)
     assert there("reservations", "release", place, "--json").done().data["status"] == "RELEASED"
-    for again in (there, cli):
-        again("reservations", "release", place).refused(4, "already RELEASED")
+    for said in (there("reservations", "release", place), cli("reservations", "release", place)):
+        said.refused(4, "already RELEASED")
 
     fog = there("templates", "create", "fog", "--task", "shop.greet", "name=fog", "--json").done().data
     shown = cli("templates", "show", "fog", "--json").data
