@@ -1,4 +1,7 @@
-"""Builds the parts of a process from an app's settings: worker, scheduler, recovery, HTTP service."""
+"""Builds the parts of a process from an app's settings: worker, scheduler, recovery, HTTP service.
+
+The parts of a role are imported when a process takes it: the HTTP service alone costs as much as a worker.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +12,13 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from anyio import to_thread
-
 from headway import forks
-from headway.api.http.auth import AccessMiddleware
-from headway.api.schemas import webhooks
-from headway.api.server import Server, refuse_open
-from headway.api.service import Service, ServiceConfig, SettingInForce
-from headway.dashboard.app import make
 from headway.engine.client import limits
 from headway.engine.loop import Loop
 from headway.engine.maintenance.pruner import Pruner
 from headway.engine.maintenance.recovery import Recovery
 from headway.engine.monitoring.readiness import Health, draining, ready, rounds
-from headway.engine.scheduler import declared
-from headway.engine.scheduler.scheduler import Scheduler
 from headway.engine.supervisor import EmbeddedSupervisor, Part, Supervisor
-from headway.engine.webhooks.deliverer import Deliverer
-from headway.engine.webhooks.http_client import Guard
 from headway.engine.worker.config import WorkerConfig
 from headway.engine.worker.worker import Worker
 from headway.model.queue.policies import find
@@ -35,6 +27,9 @@ from headway.store.postgres.row_security import row_security
 from headway.store.queue.lanes import read_concurrency
 
 if TYPE_CHECKING:
+    from headway.api.http.auth import AccessMiddleware
+    from headway.api.server import Server
+    from headway.api.service import Service
     from headway.app import App
 
 log = logging.getLogger("headway")
@@ -57,6 +52,8 @@ def settle(app: App, roles: Sequence[str], *, adopt: bool = False) -> Iterator[s
     with app.database.read() as tx:
         find(read_concurrency(tx)[0].policy)  # raises if the stored policy cannot be imported here
     if "scheduler" in roles:
+        from headway.engine.scheduler import declared
+
         yield from declared.settle(app.client, app.schedules.values()).lines()
 
 
@@ -86,6 +83,11 @@ def supervisor(
     _warn_of_durability(database)
     parts: list[Part] = []
     if "scheduler" in roles:
+        from headway.api.schemas import webhooks
+        from headway.engine.scheduler.scheduler import Scheduler
+        from headway.engine.webhooks.deliverer import Deliverer
+        from headway.engine.webhooks.http_client import Guard
+
         parts.append(Scheduler(app.client))
         guard = Guard(allow_private=settings.webhooks.allow_private)
         parts.append(Deliverer(database, render=webhooks.render, guard=guard))
@@ -144,6 +146,8 @@ def worker(app: App, tasks: Sequence[str], tenants: Sequence[str] = ()) -> Worke
 
 
 def service(app: App, *, open_on_loopback: bool = True) -> Service:
+    from headway.api.service import Service, ServiceConfig, SettingInForce
+
     settings = app.settings
     terms = ServiceConfig(
         host=settings.host,
@@ -165,6 +169,9 @@ def service(app: App, *, open_on_loopback: bool = True) -> Service:
 
 
 def server(app: App) -> Server:
+    from headway.api.server import Server, refuse_open
+    from headway.dashboard.app import make
+
     settings = app.settings
     made = service(app)
     refuse_open(made)
@@ -182,10 +189,14 @@ class Mounted:
         self.inner: AccessMiddleware | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        from anyio import to_thread
+
         inner = await to_thread.run_sync(self._open) if self.inner is None else self.inner
         await inner(scope, receive, send)
 
     def _open(self) -> AccessMiddleware:
+        from headway.dashboard.app import make
+
         with self.lock:
             if self.inner is None:
                 self.service = service(self.app, open_on_loopback=self.open_on_loopback)
@@ -209,6 +220,8 @@ class Mounted:
 @asynccontextmanager
 async def lifespan(app: App, roles: Sequence[str]) -> AsyncIterator[None]:
     """Runs the parts of these roles while the surrounding application runs."""
+    from anyio import to_thread
+
     made = await to_thread.run_sync(lambda: _prepared(app, roles))
     await to_thread.run_sync(made.start)
     try:

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from headway import App
-from headway.api.http import connections
+from headway.api.http import connections, descriptors
 from headway.api.http.connections import Activity
 from tests.support.service import Site, running, shop
 from tests.support.sockets import HALF_BODY, HALF_HEAD, ask, connect, connected, still_open
@@ -29,7 +29,7 @@ def app(sqlite_url: str) -> Iterator[App]:
 @pytest.fixture
 def site(app: App, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """A server with few places and short deadlines."""
-    monkeypatch.setattr(connections, "most_connections", lambda: 20)
+    monkeypatch.setattr(descriptors, "most_connections", lambda: 20)
     short = {Activity.HEAD: 1.0, Activity.BODY: 1.0, Activity.STALLED: 1.0, Activity.CLOSING: 1.0}
     monkeypatch.setattr(connections, "DEADLINES", short)
     with running(app) as made:
@@ -131,5 +131,5 @@ def test_a_reader_that_takes_little_now_and_then_is_closed(site: Site, monkeypat
 
 
 def test_connections_leave_descriptors_for_the_worker() -> None:
-    assert connections.most_connections() <= connections.MOST
-    assert connections.MOST * connections.DESCRIPTORS_PER_CONNECTION <= connections.DESCRIPTORS
+    assert descriptors.most_connections() <= descriptors.MOST
+    assert descriptors.MOST * descriptors.DESCRIPTORS_PER_CONNECTION <= descriptors.DESCRIPTORS

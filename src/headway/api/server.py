@@ -12,7 +12,7 @@ from functools import partial
 
 import uvicorn
 
-from headway.api.http import connections
+from headway.api.http import connections, descriptors
 from headway.api.http.auth import AccessMiddleware, is_loopback, reachable_from_here_only
 from headway.api.service import Service, ServiceConfig
 from headway.engine.client.tokens import any_token
@@ -51,7 +51,7 @@ class Server:
         self.host = host
         self.socket = _bind(host, port)
         self.port: int = self.socket.getsockname()[1]
-        self.connections = connections.Connections(connections.most_connections())
+        self.connections = connections.Connections(descriptors.most_connections())
         config = uvicorn.Config(
             app,
             http=partial(connections.Connection, self.connections),  # type: ignore[arg-type]

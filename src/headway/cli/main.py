@@ -66,7 +66,7 @@ def _run(args: list[str]) -> int:
 
     as_json = "--json" in args[: args.index("--")] if "--" in args else "--json" in args
     try:
-        code = build().main(args=args, prog_name="headway", standalone_mode=False)
+        code = build(args[0] if args else None).main(args=args, prog_name="headway", standalone_mode=False)
     except errors.HeadwayError as error:
         return _tell(error, as_json)
     except TyperException as error:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 import ipaddress
-import resource
 import socket
 import time
 from collections import defaultdict
@@ -21,20 +20,13 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from headway.api.http import problems
+from headway.api.http import descriptors, problems
 from headway.errors import Busy
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-MOST = 1_000
-# Connections may use one descriptor in this many. The rest is for the worker, its children and the database.
-DESCRIPTORS_PER_CONNECTION = 4
-# Descriptors that this process asks for, if the hard limit allows them.
-DESCRIPTORS = MOST * DESCRIPTORS_PER_CONNECTION
-# A peer may hold one connection in this many. A reverse proxy is one peer.
-PEERS = 2
 # Places beyond the limit, for probes and for the answer that the server is full. A small server has fewer.
 SPARE = 32
 # Connections that the kernel holds until the server accepts them.
@@ -73,14 +65,6 @@ DEADLINES: Mapping[Activity, float] = {
 WAITING = frozenset((Activity.IDLE, Activity.HEAD, Activity.BODY))
 
 
-def raise_descriptor_limit() -> None:
-    """Raises the soft limit of descriptors of this process to what a full server needs."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
 def limit_unread(listening: socket.socket) -> None:
     """Makes the kernel end accepted connections whose client takes nothing for as long as it may stall.
 
@@ -89,12 +73,6 @@ def limit_unread(listening: socket.socket) -> None:
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         milliseconds = round(DEADLINES[Activity.STALLED] * 1000)
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
-
-
-def most_connections() -> int:
-    """Returns how many connections the server may hold under the limit of descriptors."""
-    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return MOST if soft == resource.RLIM_INFINITY else max(PEERS, min(MOST, soft // DESCRIPTORS_PER_CONNECTION))
 
 
 class Line:
@@ -124,7 +102,7 @@ class Connections:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self.each = max(1, most // PEERS)
+        self.each = max(1, most // descriptors.PEERS)
         self.open: set[Connection] = set()
         # Connections in places beyond the limit.
         self.spare: set[Connection] = set()
@@ -145,7 +123,7 @@ class Connections:
             self.open.add(connection)
             self.peers[peer].add(connection)
             return True
-        spare = max(1, min(SPARE, self.most // DESCRIPTORS_PER_CONNECTION))
+        spare = max(1, min(SPARE, self.most // descriptors.DESCRIPTORS_PER_CONNECTION))
         if len(self.spare) >= spare and not self._close_oldest(None, self.spare_line):
             return False
         self.spare.add(connection)

@@ -15,7 +15,7 @@ from anyio import CancelScope, CapacityLimiter, to_thread
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from headway.api.http import connections
+from headway.api.http import connections, descriptors
 from headway.api.http.connections import Activity, Connection
 from headway.api.http.messages import message
 from headway.api.http.shares import of_tenant, of_tenants
@@ -82,7 +82,7 @@ class Streams:
         Without a connection the streams are those of another application's server, whose limits are not known.
         """
         name = visitor.actor.text()
-        limits = StreamLimits.under(connections.MOST if connection is None else connection.counted.most)
+        limits = StreamLimits.under(descriptors.MOST if connection is None else connection.counted.most)
         self._check_shares(visitor, limits)
         if self.callers[name] >= limits.caller:
             raise _too_many(f"you have {limits.caller} open streams here, the limit for one token", "close one of them")

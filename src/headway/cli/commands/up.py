@@ -107,7 +107,7 @@ def serve(
     wait: bool,
 ) -> int:
     """Runs the roles of this process until a stop signal; returns the exit code."""
-    from headway.api.http.connections import raise_descriptor_limit
+    from headway.api.http.descriptors import raise_descriptor_limit
     from headway.cli.database.open import await_database
     from headway.cli.main import started_as
     from headway.cli.stderr_log import log_to_stderr
@@ -147,7 +147,8 @@ def serve(
             return 0
         if started_as and not burst:
             restart.here.allow(lease=app.settings.lease, stopping=supervisor.wanted.is_set)
-        _announce(call, app, roles, Served(tasks, served.tenants), _address(supervisor))
+        url = _address(supervisor) if "api" in roles else None
+        _announce(call, app, roles, Served(tasks, served.tenants), url)
         code = supervisor.run(until_idle=burst)
         _farewell(call, supervisor)
         return code
