@@ -24,7 +24,10 @@ from typing import Any, NoReturn
 import psycopg
 from psycopg import sql
 
-import headway.config  # noqa: F401 (now, so that no forked process has to)
+# Now, so that no forked process has to.
+import headway.config
+import headway.store.postgres.database
+import headway.store.sqlite.database  # noqa: F401
 from headway import fault_points
 from headway.engine.worker import heartbeat
 from headway.store.postgres import fragments as postgres
