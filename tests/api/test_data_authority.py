@@ -17,6 +17,7 @@ import pytest
 
 from headway.api.app import NOUNS
 from headway.api.http.routing import RouteSpec
+from headway.dashboard.app import PAGES
 from headway.model.access.authority import ADMIN_TASKS
 from headway.model.access.permissions import Role
 from headway.store.db import Tx
@@ -433,20 +434,74 @@ def newer(site: Site, schedule: int) -> None:
 
 # --- forms of the dashboard ---------------------------------------------------------------------------------------
 
-FORMS: dict[str, Callable[[Stage], tuple[str, dict[str, str]]]] = {
-    "a job": lambda s: ("/jobs/new", {"task": s.task, "params": json.dumps(EVIL[s.task])}),
-    "a template": lambda s: ("/templates/new", {"name": "mine", "task": s.task, "params": json.dumps(EVIL[s.task])}),
-    "a job of a template": lambda s: (f"/templates/{s.template()}/job", {"params": json.dumps(EVIL[s.task])}),
-    "an edit": lambda s: (f"/jobs/{s.job()}/edit", {"params": json.dumps(EVIL[s.task])}),
-    "an edit of a step before": lambda s: (f"/jobs/{s.waiting_feeder()}/edit", {"params": '{"topic": "id"}'}),
-    "a retry": lambda s: (f"/jobs/{s.held()}/retry", {"params": json.dumps(EVIL[s.task])}),
-    "a result": lambda s: (f"/jobs/{s.feeding()}/resolve", {"result": json.dumps(EVIL[s.task])}),
+Form = Callable[[Stage], tuple[str, dict[str, str]]]
+# Each form that carries data, by its address and what an operator does with it.
+FORMS: dict[tuple[str, str], Form] = {
+    ("/jobs/new", "a job"): lambda s: ("/jobs/new", {"task": s.task, "params": json.dumps(EVIL[s.task])}),
+    ("/templates/new", "a template"): lambda s: (
+        "/templates/new",
+        {"name": "mine", "task": s.task, "params": json.dumps(EVIL[s.task])},
+    ),
+    ("/templates/{template_id:int}/edit", "an edit"): lambda s: (
+        f"/templates/{s.template()}/edit",
+        {"name": "mine", "task": s.task, "params": json.dumps(EVIL[s.task]), "version": "1"},
+    ),
+    ("/templates/{template_id:int}/job", "a job of it"): lambda s: (
+        f"/templates/{s.template()}/job",
+        {"params": json.dumps(EVIL[s.task])},
+    ),
+    ("/jobs/{job_id:int}/edit", "an edit"): lambda s: (f"/jobs/{s.job()}/edit", {"params": json.dumps(EVIL[s.task])}),
+    ("/jobs/{job_id:int}/edit", "an edit of a step before"): lambda s: (
+        f"/jobs/{s.waiting_feeder()}/edit",
+        {"params": '{"topic": "id"}'},
+    ),
+    ("/jobs/{job_id:int}/retry", "a retry"): lambda s: (
+        f"/jobs/{s.held()}/retry",
+        {"params": json.dumps(EVIL[s.task])},
+    ),
+    ("/jobs/{job_id:int}/resolve", "a result"): lambda s: (
+        f"/jobs/{s.feeding()}/resolve",
+        {"result": json.dumps(EVIL[s.task])},
+    ),
+    ("/schedules/new", "a schedule"): lambda s: ("/schedules/new", _schedule(s)),
+    ("/schedules/{schedule_id:int}/edit", "an edit"): lambda s: (
+        f"/schedules/{s.schedule()}/edit",
+        {**_schedule(s), "version": "1"},
+    ),
+}
+# Forms that place stored work; `PLACES` tries the verbs behind them.
+PLACING_FORMS = {
+    *("/jobs/{job_id:int}/resume", "/executions/{number:int}/retry", "/groups/{number:int}/retry"),
+    *(f"/schedules/{{schedule_id:int}}/{verb}" for verb in ("run", "enable", "backfill")),
+}
+# Forms that carry neither data nor work; those for admins are not an operator's to send.
+HARMLESS_FORMS = {
+    *("/queue/act", "/queue/pause", "/queue/resume", "/reservations/{reservation_id:int}/release"),
+    *(f"/jobs/{{job_id:int}}/{verb}" for verb in ("cancel", "interrupt", "release", "move")),
+    *(f"/schedules/{{schedule_id:int}}/{verb}" for verb in ("disable", "seen", "delete")),
+    *("/templates/{template_id:int}/archive", "/executions/{number:int}/cancel", "/groups/{number:int}/cancel"),
+    *("/targets/pause", "/targets/resume", "/deliveries/{number:int}/replay", "/login", "/logout", "/choose"),
 }
 
 
-@pytest.mark.parametrize("name", FORMS)
-def test_no_form_lets_an_operator_decide_the_params_of_an_admin_kind(stage: Stage, name: str) -> None:
-    action, fields = FORMS[name](stage)
+def _schedule(stage: Stage) -> dict[str, str]:
+    when = {"name": "mine", "when": "cron", "cron": "30 2 * * *", "timezone": "UTC", "what": "steps"}
+    return {**when, "step-0-task": stage.task, "step-0-params": json.dumps(EVIL[stage.task])}
+
+
+def test_every_form_carries_data_or_is_named_as_harmless() -> None:
+    declared = {
+        page.path
+        for pages in PAGES
+        for page in pages.declared
+        if page.method == "POST" and (page.role is None or not page.role.may(Role.ADMIN))
+    }
+    assert {path for path, _ in FORMS} | PLACING_FORMS | HARMLESS_FORMS == declared
+
+
+@pytest.mark.parametrize("form", FORMS, ids=" ".join)
+def test_no_form_lets_an_operator_decide_the_params_of_an_admin_kind(stage: Stage, form: tuple[str, str]) -> None:
+    action, fields = FORMS[form](stage)
     browser = stage.site.as_(stage.site.token("operator", name="browser"))
     page = forms.read(browser, "/jobs/new")
     answer = forms.post(browser, action, csrf=forms.csrf(page), **fields)
@@ -454,3 +509,4 @@ def test_no_form_lets_an_operator_decide_the_params_of_an_admin_kind(stage: Stag
     jobs = stage.admin.get(f"/api/jobs?task={stage.task}").json()["items"]
     assert all("id" not in str(job["params"]) for job in jobs)
     assert all(one["name"] != "mine" for one in stage.admin.get("/api/job-templates").json()["items"])
+    assert all(one["name"] != "mine" for one in stage.admin.get("/api/schedules").json()["items"])
