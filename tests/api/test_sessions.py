@@ -10,6 +10,7 @@ import pytest
 
 from headway.model.access.cookies import CookieKey
 from headway.model.access.permissions import fingerprint
+from headway.store.access import sessions
 from tests.api.test_event_streams import STORY, following
 from tests.api.test_streams import ended
 from tests.support.life import raw_connection
@@ -50,6 +51,15 @@ def browser(site: Site, session: str, *, tenant: str | None = None, csrf: str | 
 
 def code_of(answer: httpx.Response) -> tuple[int, str | None]:
     return answer.status_code, answer.json().get("code")
+
+
+def test_the_oldest_sessions_of_a_token_end(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MOST", 2)
+    ada, bob = site.token("operator", name="ada"), site.token("operator", name="bob")
+    other = login(site, bob)
+    made = [login(site, ada) for _ in range(4)]
+    assert [site.app.client.sessions.visitor(one) is not None for one in made] == [False, False, True, True]
+    assert site.app.client.sessions.visitor(other) is not None
 
 
 def test_a_session_opens_what_its_token_opens(site: Site) -> None:

@@ -13,10 +13,13 @@ from headway.store.db import Tx
 
 LASTS = micros(12 * 3600)
 BATCH = 500
+# Sessions of a token. The oldest one ends when there are more, so that logins without end store no rows without end.
+MOST = 100
 
 
 def insert(tx: Tx, token: Token, hash: str) -> None:
     tx.run("add_session", hash=hash, token_id=token.id, lasts=LASTS)
+    tx.run("drop_sessions", token_id=token.id, limit=BATCH, most=MOST)
 
 
 def find(tx: Tx, plain: str) -> Token | None:

@@ -35,6 +35,12 @@ update hw_token set revoked_at = {now}, version = version + 1 where id = :id and
 insert into hw_session (hash, token_id, created_at, expires_at) values (:hash, :token_id, {now}, {now} + :lasts)
 on conflict (hash) do nothing;
 
+-- name: drop_sessions
+-- Ends the oldest sessions of a token beyond the newest `most`.
+delete from hw_session where id in (
+  select s.id from hw_session s where s.token_id = :token_id order by s.id desc limit :limit offset :most
+);
+
 -- name: token_by_session
 -- The live token of a session that has not ended, with the session's hash.
 select {token_columns}, s.hash from hw_session s join hw_token t on t.id = s.token_id left join hw_tenant n on n.id = t.tenant_id
