@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from headway.engine.client import limits
+from headway.engine.direct import reservations as outside
+from headway.errors import Refused
 from headway.model.jobs.outcome import Completed
 from headway.model.queue.capacity import BURST
 from headway.model.queue.policies import Concurrency
@@ -135,6 +137,18 @@ def test_free_places_beside_a_call_stay_closed_to_the_queue(line: Line) -> None:
     assert (line.inside(), line.taken()) == ([number], [])
     line.leave(number)
     assert line.taken() == [job]
+
+
+def test_a_tenant_has_a_share_of_reservations_from_outside(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each claim of every tenant reads all active reservations: 100,000 of one tenant stopped the others."""
+    monkeypatch.setattr(outside, "MOST_OUTSIDE", 2)
+    one, _ = line.client.reserve(ttl=60.0), line.client.reserve(ttl=60.0)
+    with pytest.raises(Refused) as refused:
+        line.client.reserve(ttl=60.0)
+    assert refused.value.code == "limit_reached"
+    line.call("global")  # the servers limit their direct calls
+    line.client.release_reservation(one.id)
+    line.client.reserve(ttl=60.0)
 
 
 def test_a_call_without_any_lane_is_let_in_at_once(line: Line) -> None:

@@ -5,10 +5,10 @@ Every change also grants the next reservations.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from headway.errors import NotFound, WrongState
+from headway.errors import NotFound, Refused, WrongState
 from headway.model.jobs.job import SYSTEM, Actor, Reservation
 from headway.store import workers
 from headway.store.access import tenants
@@ -16,6 +16,9 @@ from headway.store.db import Tx
 from headway.store.queue import claims, reservations, select
 from headway.store.queue.lanes import BucketCache
 from headway.store.queue.reservations import Active
+
+# Active reservations of programs outside that a tenant may have: each claim of every tenant reads them all.
+MOST_OUTSIDE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,17 @@ def reserve(
         task=request.task,
         params=request.params,
     )
-    return number, any(active.id == number and active.granted_at is not None for active in _settle(tx, lanes))
+    line = _settle(tx, lanes)
+    if ttl is not None:
+        _check_share(line, request.tenant_id)
+    return number, any(active.id == number and active.granted_at is not None for active in line)
+
+
+def _check_share(line: Sequence[Active], tenant_id: int) -> None:
+    """Refuses a tenant that has too many reservations of programs outside; a server limits its own direct calls."""
+    if sum(active.tenant_id == tenant_id and active.expires_at is not None for active in line) > MOST_OUTSIDE:
+        text = f"this tenant has {MOST_OUTSIDE} reservations of programs outside, the limit for one tenant"
+        raise Refused(text, hint="release one of them, or wait until one ends", code="limit_reached")
 
 
 def settle(tx: Tx, lanes: BucketCache) -> list[Active]:
