@@ -11,6 +11,7 @@ import pytest
 
 from headway.errors import BadInput
 from headway.testing import drain
+from tests.api.test_authority import paused
 from tests.support.service import Site, serving, shop
 
 VALUE = "canary-4711"
@@ -43,7 +44,7 @@ def said(answer: httpx.Response, name: str) -> tuple[int, str, str]:
     return answer.status_code, body["code"], json.dumps(body).replace(name, "NAME")
 
 
-def doors(client: httpx.Client, name: str) -> dict[str, httpx.Response]:
+def doors(site: Site, client: httpx.Client, name: str) -> dict[str, httpx.Response]:
     """Gives params with this secret at every door that takes params."""
     plain = {"task": "story.generate", "params": {"topic": "fog"}}
     cron = {"cron": "0 3 * * *"}
@@ -52,6 +53,8 @@ def doors(client: httpx.Client, name: str) -> dict[str, httpx.Response]:
     schedule = client.post("/api/schedules", json={"name": f"plain {job}", **cron, "steps": [plain]}).json()[
         "schedule_id"
     ]
+    held = client.post("/api/jobs", json=plain).json()["job_id"]
+    paused(site, held, "shop")
     return {
         "job": client.post("/api/jobs", json=wish(name)),
         "jobs": client.post("/api/jobs/batch", json={"jobs": [wish(name)]}),
@@ -65,6 +68,7 @@ def doors(client: httpx.Client, name: str) -> dict[str, httpx.Response]:
         "schedule run": client.post(f"/api/schedules/{schedule}/run", json={"params": {"words": {"$secret": name}}}),
         "schedule edit": client.patch(f"/api/schedules/{schedule}", json={"params": {"words": {"$secret": name}}}),
         "edit": client.patch(f"/api/jobs/{job}", json={"params": params(name)}),
+        "retry": client.post(f"/api/jobs/{held}/retry", json={"params": params(name)}),
         "direct": client.post("/api/direct/story.generate", json={"params": params(name)}),
         "path of a task": client.post("/story/generate", json=params(name)),
     }
@@ -72,13 +76,29 @@ def doors(client: httpx.Client, name: str) -> dict[str, httpx.Response]:
 
 def test_every_door_refuses_the_secrets_of_others_and_unknown_ones_alike(site: Site) -> None:
     client = site.as_(site.token("operator", tenant="shop"))
-    foreign, unknown = doors(client, "OLD"), doors(client, "NONE")
+    foreign, unknown = doors(site, client, "OLD"), doors(site, client, "NONE")
     for door, answer in foreign.items():
         assert (answer.status_code, answer.json().get("code")) == (422, "bad_params"), (door, answer.text)
         assert "which is unknown, or not for story.generate of the tenant shop" in answer.text, door
         assert answer.text.replace("OLD", "NAME") == unknown[door].text.replace("NONE", "NAME"), door
-    own = doors(client, "SHOP")
+    own = doors(site, client, "SHOP")
     assert {door: answer.text for door, answer in own.items() if answer.status_code >= 400} == {}
+
+
+def test_a_file_to_apply_names_no_secret_of_others(site: Site) -> None:
+    client = site.as_(site.token("admin", tenant="shop"))
+
+    def applied(name: str) -> httpx.Response:
+        text = (
+            f'[[templates]]\nname = "t"\ntask = "story.generate"\nparams = {{ topic = {{ "$secret" = "{name}" }} }}\n'
+        )
+        return client.post("/api/apply", json={"text": text})
+
+    foreign, unknown = applied("OLD"), applied("NONE")
+    assert (foreign.status_code, foreign.json()["code"]) == (422, "bad_file"), foreign.text
+    assert foreign.text.replace("OLD", "NAME") == unknown.text.replace("NONE", "NAME")
+    assert client.get("/api/job-templates").json()["items"] == []
+    assert applied("SHOP").status_code == 200
 
 
 @pytest.mark.parametrize("door", ["http", "python"])
