@@ -60,11 +60,27 @@ def check(call: Invocation) -> int:
 
 
 @command(db, "backup")
-def backup(call: Invocation, file: File) -> None:
-    """Copy the whole database into FILE, also while workers run."""
+def backup(
+    call: Invocation,
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Backup file.", show_default=False)] = None,
+    to: Annotated[
+        Path | None, typer.Option("--to", metavar="DIR", help="Folder for many backups and the attached files.")
+    ] = None,
+    keep: Annotated[
+        str | None, typer.Option("--keep", metavar="RULE", help="Backups to keep in the folder, like 7d,4w,6m.")
+    ] = None,
+) -> int:
+    """Copy the whole database into FILE, also while workers run, and check the copy."""
     from headway.cli.database import backup as database_backup
-    from headway.errors import Refused
+    from headway.errors import BadInput, Refused
 
+    if (file is None) == (to is None):
+        raise BadInput("name either a file, or a folder with --to", field="file")
+    if to is not None:
+        return _rotate(call, to, keep)
+    assert file is not None
+    if keep is not None:
+        raise BadInput("--keep is for a folder of backups: name it with --to", field="keep")
     if file.exists():
         raise Refused(f"{file} exists already: name a new file, or remove it")
     if not file.absolute().parent.is_dir():
@@ -73,6 +89,24 @@ def backup(call: Invocation, file: File) -> None:
         database_backup.backup(backend.database, file, progress)
     size = file.stat().st_size
     call.out.answer({"file": str(file), "bytes": size}, lambda: [f"{file}: {size / 1e6:.1f} MB"])
+    return 0
+
+
+def _rotate(call: Invocation, folder: Path, keep: str | None) -> int:
+    """Adds a backup to a folder. Exits 5 if an attached file is damaged; the backup is kept all the same."""
+    from headway.cli.database.rotation import rotate
+    from headway.model.backups import parse_keep
+
+    rule = parse_keep(keep) if keep is not None else None
+    with call.local() as backend, _bar(call.out, f"copying into {folder}") as progress:
+        done = rotate(backend.database, folder, backend.settings.artifacts, rule, progress)
+    size = done.file.stat().st_size
+    data = {"file": str(done.file), "bytes": size, "files_copied": done.copied}
+    more = {"files_damaged": list(done.damaged), "removed": list(done.removed)}
+    lines = [f"{done.file}: {size / 1e6:.1f} MB, {done.copied} new attached files, {len(done.removed)} backups removed"]
+    notes = [f"headway: the attached file {digest} is damaged and was not copied" for digest in done.damaged]
+    call.out.answer({**data, **more}, lambda: lines, notes=notes)
+    return 5 if done.damaged else 0
 
 
 @contextmanager
@@ -96,7 +130,10 @@ def restore(
     although_moved: Annotated[
         bool, typer.Option("--although-moved", help="Replace even a file whose data were moved to PostgreSQL.")
     ] = False,
-) -> None:
+    trial: Annotated[
+        bool, typer.Option("--try", help="Only prove the backup: restore it into a temporary database and verify it.")
+    ] = False,
+) -> int:
     """Replace the database by a backup. Refused while a worker is alive; the former file is kept beside the new one."""
     from headway.cli.database import backup as database_backup
     from headway.cli.database.open import is_file, shown
@@ -105,17 +142,21 @@ def restore(
     settings = call.settings()
     if not file.is_file():
         raise NotFound(f"there is no file {file}", hint="name a backup that `headway db backup` wrote")
+    if trial:
+        return _try(call, settings, file)
     both = _refuse_busy(settings, although_moved=although_moved)
     question = f"replace {shown(settings)} by {file}" + (f", although {both}" if both else "")
     if is_file(settings):
         kept = _restore_file(settings, file, question, yes=yes)
     else:
         confirm(question, yes=yes)
-        database_backup.restore_postgres(settings, file)
+        database_backup.restore_postgres(settings.database, file)
         kept = None
     outcome = f"{shown(settings)} was restored from {file}" + (f"; its former state is {kept}" if kept else "")
     done = {"database": shown(settings), "restored": str(file), "kept": kept, "warning": both}
-    call.out.answer(done, lambda: [outcome], notes=[f"headway: {both}: use only one of them"] if both else [])
+    notes = [f"headway: {both}: use only one of them"] if both else []
+    call.out.answer(done, lambda: [outcome], notes=[*notes, *_restore_files(settings, file)])
+    return 0
 
 
 @command(db, "promote")
@@ -133,6 +174,26 @@ def promote(call: Invocation, url: Url, yes: Yes = False) -> None:
     except ImportError as error:
         raise Refused("PostgreSQL needs its driver: install headway[postgres]", code="missing_driver") from error
     database_promote.answer(call.out, settings, url, database_promote.promote(call.out, settings, url, yes=yes))
+
+
+def _restore_files(settings: Settings, file: Path) -> list[str]:
+    """Copies the attached files of a backup in a folder back. Returns a sentence for each damaged file."""
+    from headway.cli.database.rotation import restore_files
+
+    damaged = restore_files(file, settings.artifacts)
+    return [f"headway: the attached file {digest} of the backup is damaged and was not copied" for digest in damaged]
+
+
+def _try(call: Invocation, settings: Settings, file: Path) -> int:
+    """Proves a backup and says what it holds. Exits 5 if it could not be used as it is."""
+    from headway.cli.database.trial import prove
+
+    trial = prove(settings, file)
+    counts = ", ".join(f"{count} {name}" for name, count in trial.counted.items())
+    lines = list(trial.problems) or [f"{file} can be restored: {counts}"]
+    data = {"file": str(file), "counted": dict(trial.counted), "problems": list(trial.problems)}
+    call.out.answer(data, lambda: lines)
+    return 5 if trial.problems else 0
 
 
 def _restore_file(settings: Settings, file: Path, question: str, *, yes: bool) -> str | None:

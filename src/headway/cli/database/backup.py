@@ -15,6 +15,7 @@ from headway.cli.database.open import refuse_foreign
 from headway.errors import HeadwayError, Refused
 from headway.store.db import Database, open_database
 from headway.store.sqlite.files import PRIVATE, create_new
+from headway.store.sqlite.read_only import SqliteToLookAt
 from headway.store.sqlite.schema_trust import refuse_forged
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ Progress = Callable[[int, int], None]
 def backup(database: Database, file: Path, progress: Progress | None = None) -> None:
     """Writes a backup file, which only its owner may read.
 
-    The file gets its name only when all its data are on the disk.
+    The file gets its name only when all its data are on the disk, and were read again without an error.
     """
     part = file.with_name(f".{file.name}.part")
     try:
@@ -37,11 +38,27 @@ def backup(database: Database, file: Path, progress: Progress | None = None) -> 
         else:
             _run("pg_dump", database.url, ["--format=custom", f"--file={part}"], f"--format=custom --file={file}")
         _sync(part)
+        _check_written(database, part, file)
         os.replace(part, file)
         _sync(file.absolute().parent)
     finally:
         for rest in (part, *(part.with_name(part.name + end) for end in ("-journal", "-wal", "-shm"))):
             rest.unlink(missing_ok=True)
+
+
+def _check_written(database: Database, part: Path, file: Path) -> None:
+    if database.dialect == "sqlite":
+        written = SqliteToLookAt(str(part))
+        try:
+            problems = written.check()
+        finally:
+            written.close()
+        if problems:
+            raise Refused(
+                f"the copy is damaged ({problems[0]}) and was removed", hint="run `headway db check`, then try again"
+            )
+    else:
+        _run("pg_restore", None, ["--list", str(part)], f"--list {file}")
 
 
 def _sync(path: Path) -> None:
@@ -65,7 +82,11 @@ def checked_copy(settings: Settings, file: Path) -> Path:
 
     Refuses a backup that is damaged or too new, of another program, or with a schema that Headway did not make.
     """
-    copy = Path(f"{settings.database}.restoring")
+    return checked(file, Path(f"{settings.database}.restoring"))
+
+
+def checked(file: Path, copy: Path) -> Path:
+    """Copies a backup to a place and checks the copy; leaves no copy of a backup that is refused."""
     try:
         drop(copy)
         create_new(str(copy))
@@ -101,9 +122,9 @@ def restore_file(settings: Settings, copy: Path) -> str | None:
     return kept
 
 
-def restore_postgres(settings: Settings, file: Path) -> None:
+def restore_postgres(url: str, file: Path) -> None:
     options = ["--clean", "--if-exists", "--single-transaction", "--no-owner", str(file)]
-    _run("pg_restore", settings.database, options, " ".join(options))
+    _run("pg_restore", url, options, " ".join(options))
 
 
 def _put_aside(path: Path) -> str | None:
@@ -119,8 +140,8 @@ def _put_aside(path: Path) -> str | None:
     return aside
 
 
-def _run(program: str, url: str, options: list[str], shown_options: str) -> None:
-    """Runs a client program of PostgreSQL.
+def _run(program: str, url: str | None, options: list[str], shown_options: str) -> None:
+    """Runs a client program of PostgreSQL, without a server if there is no address.
 
     The password goes into the environment, because other users can read the arguments.
     """
@@ -132,12 +153,16 @@ def _run(program: str, url: str, options: list[str], shown_options: str) -> None
             f"{program} is not installed here: install PostgreSQL's client programs, or run on a machine that has them:"
             f" {program} {shown_options} --dbname=DATABASE"
         )
-    facts = conninfo_to_dict(url)
+    facts = conninfo_to_dict(url or "")
     password = facts.pop("password", None)
     address = make_conninfo(**{name: str(fact) for name, fact in facts.items() if fact is not None})
     environment = os.environ | ({"PGPASSWORD": str(password)} if password else {})
     ended = subprocess.run(
-        [path, f"--dbname={address}", *options], env=environment, capture_output=True, text=True, check=False
+        [path, *([f"--dbname={address}"] if url else []), *options],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if ended.returncode:
         lines = [line for line in ended.stderr.splitlines() if line.strip()]
