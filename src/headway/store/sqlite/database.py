@@ -144,7 +144,7 @@ class SqliteDatabase(Database):
         except BaseException as error:
             self.end(tx)
             if isinstance(error, apsw.Error):
-                raise ours(error) from error
+                raise ours(error, self.path) from error
             raise
         return tx
 
