@@ -165,6 +165,8 @@ class App:
 
     @property
     def settings(self) -> Settings:
+        if (known := self._settings) is not None:
+            return known
         from headway.config import load
 
         with self._lock:
@@ -189,6 +191,8 @@ class App:
     @property
     def database(self) -> Database:
         """Returns the database; the first access opens it and migrates its schema."""
+        if (known := self._database) is not None:
+            return known
         with self._lock:
             if self._database is None:
                 database = open_database(self.settings.database, clock=self._clock, listen=self.settings.listen)
@@ -203,6 +207,8 @@ class App:
 
     @property
     def client(self) -> Client:
+        if (known := self._client) is not None:
+            return known
         with self._lock:
             if self._client is None:
                 self._client = client_of(self, self.settings, self.database, self.tenant)

@@ -19,14 +19,16 @@ import pytest
 
 import headway
 from headway import App
+from headway import app as app_module
 from headway.engine.client import group_commit
 from headway.engine.events.tail import Tail
 from headway.errors import CommitUnknown
 from headway.store import db
 from headway.store.postgres import database as postgres_database
+from headway.store.postgres import locks, notifications, pipeline, session
 from headway.store.postgres import transaction as postgres_transaction
 from headway.store.postgres.database import POOL_SIZE, PostgresDatabase
-from headway.store.sqlite import checkpoints, waiter
+from headway.store.sqlite import checkpoints, files, waiter
 from headway.store.sqlite import database as sqlite_database
 from headway.store.sqlite import transaction as sqlite_transaction
 from headway.store.sqlite.database import SqliteDatabase
@@ -34,7 +36,11 @@ from tests.support.figures import Figure
 from tests.support.waiting import until
 
 LONG = os.environ.get("HEADWAY_PROOF") == "1"
-SEAM = (db, sqlite_database, sqlite_transaction, checkpoints, waiter, postgres_database, postgres_transaction)
+SEAM = (
+    *(app_module, db),
+    *(sqlite_database, sqlite_transaction, checkpoints, files, waiter),
+    *(postgres_database, postgres_transaction, pipeline, session, locks, notifications),
+)
 OURS = os.path.dirname(headway.__file__)
 FILES = {module.__file__ for module in (*SEAM, group_commit, psycopg_pool.pool)}
 # Of the bytecodes, each run takes one in so many, with another beginning for each seed.
@@ -194,21 +200,27 @@ def every_place(
 
 
 class AfterCalls:
-    """Raises after the n-th call that Headway makes into C, or at the beginning of a function of its own: there the
-    interpreter runs signal handlers, with the effect of the call made."""
+    """Raises after the n-th call that Headway makes into C, or at the beginning of a function of its own, or of one
+    of `threading` that it calls: there the interpreter runs signal handlers, with the effect of the call made."""
 
     def __init__(self, nth: int) -> None:
         self.left = nth
         self.at = ""
 
     def __call__(self, frame: FrameType, event: str, called: object) -> None:
-        code = frame.f_code
-        if event not in ("c_return", "call") or code.co_name == "__del__" or not code.co_filename.startswith(OURS):
+        if event not in ("c_return", "call") or frame.f_code.co_name == "__del__" or not _counts(frame):
             return
+        code = frame.f_code
         self.left -= 1
         if self.left == 0:
             self.at = f"{code.co_qualname}:{frame.f_lineno} after {event} {called}"
             raise Interrupt(self.at)
+
+
+def _counts(frame: FrameType) -> bool:
+    if frame.f_code.co_filename == threading.__file__ and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code.co_filename.startswith(OURS)
 
 
 def interrupted_after_calls(act: Callable[[], object], nth: int) -> str:
@@ -253,15 +265,15 @@ def wait_for_result(app: App) -> object:
 
 
 def follow_events(app: App) -> object:
-    tail = Tail(app.database)
-    subscription = tail.subscribe(0)
+    loop = Tail(app.database)
+    reader = loop.subscribe(0)
     try:
-        tail.tick()
-        return [subscription.get(0.01) for _ in range(3)]
+        loop.tick()
+        return [reader.get(0.01) for _ in range(3)]
     finally:
-        subscription.close()
-        tail.stop()
-        tail.waiter.close()
+        reader.close()
+        loop.stop()
+        loop.waiter.close()
 
 
 # How many places of each act are passed over: the longer acts have a thousand.
@@ -272,7 +284,7 @@ USED: dict[Callable[[App], object], int] = {
     call_directly: 23,
     open_and_close: 97,
     wait_for_result: 11,
-    follow_events: 11,
+    follow_events: 3,
 }
 
 
@@ -297,6 +309,23 @@ def test_an_interrupt_after_any_call_leaves_nothing_taken(
         count += 1
     assert count >= 5
     figure(f"interrupts after a call of Headway in {len(USED)} acts of a program", count)
+
+
+# Of their lines, one in so many is interrupted in a short run; of their bytecodes, one in STRIDE times as many.
+SPARSE: dict[Callable[[App], object], int] = {open_and_close: 41, enqueue_several: 5}
+
+
+@pytest.mark.parametrize("event", ["line", "opcode"])
+@pytest.mark.parametrize("act", SPARSE, ids=lambda act: act.__name__)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_in_a_connection_that_begins_leaves_nothing_taken(
+    app: App, other_thread: ThreadPoolExecutor, act: Callable[[App], object], event: str, figure: Figure
+) -> None:
+    stride = 1 if LONG else SPARSE[act] * (STRIDE if event == "opcode" else 1)
+    act(app)
+    count = every_place(app, other_thread, act, event, 1 + os.getpid() % stride, stride)
+    assert count >= 5
+    figure("interrupts at a line or a bytecode of connections that begin and end", count)
 
 
 def test_an_interrupt_while_the_pool_is_empty_arrives_as_itself(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from headway.model.event import Event
 from headway.store import events as store_events
 from headway.store.events import PAGE_BYTES, EventPage
+from headway.wakeup import Wakeup
 
 if TYPE_CHECKING:
     from headway.engine.events.tail import Tail
@@ -77,7 +77,8 @@ class Subscription:
         self.wants = wants
         self.on_ready = on_ready
         self.room = room
-        self.changed = threading.Condition(tail.lock)
+        # Not a Condition: it ends with Python code, and an interrupt there would leave the tail's lock taken.
+        self.news = Wakeup()
         self.queue: deque[Event] = deque()
         # Bytes of data in the queue.
         self.size = 0
@@ -96,9 +97,13 @@ class Subscription:
         An empty list means that more of the past is left to read. None means a timeout, or that the subscription is
         closed. A reader with `on_ready` calls it until it returns None.
         """
-        with self.changed:
-            if self.live and self.lost is None and not self.queue and not self.closed and timeout > 0:
-                self.changed.wait(timeout)
+        with self.tail.lock:
+            quiet = self.live and self.lost is None and not self.queue and not self.closed
+            if quiet:
+                self.news.clear()
+        if quiet and timeout > 0:
+            self.news.wait(timeout)
+        with self.tail.lock:
             if self.closed:
                 return None
             if self.lost is not None:
@@ -130,7 +135,7 @@ class Subscription:
             found = EventPage([], False)
             if gone is None:
                 found = store_events.between(tx, self.position, upto, PAGE, tenant_id)
-        with self.changed:
+        with self.tail.lock:
             if gone is not None:
                 return self._begin_anew(gone)
             self.position = found.events[-1].id if found.full else max(upto, self.position)
@@ -140,7 +145,7 @@ class Subscription:
 
     def close(self) -> None:
         self.tail.leave(self)
-        with self.changed:
+        with self.tail.lock:
             self.end()
 
     # --- the tail's side, under its lock ---
@@ -191,7 +196,7 @@ class Subscription:
         self.size = 0
 
     def _tell(self) -> None:
-        self.changed.notify_all()
+        self.news.set()
         if self.on_ready is not None:
             try:
                 self.on_ready()
