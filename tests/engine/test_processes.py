@@ -9,12 +9,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
 
 from headway.engine.execution import process_tree
+from tests.support.figures import Figure
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="trees are found through /proc")
 
@@ -147,23 +148,38 @@ SIZES = {
 }
 
 
+# Those that take no processor while they live, and so may be many.
+QUIET = [shape for shape in SIZES if shape not in ("multiplying", "running_away", "making_threads")]
+MANNERS = ["obey", "ignore", "clean up"]
+BESIDE = 70 if os.environ.get("HEADWAY_PROOF") else 7
+TREES = "process trees of every shape, none survived"
+
+
 @contextmanager
-def tree(shape: str, manner: str = "obey") -> Iterator[tuple[str, subprocess.Popen, int]]:
+def trees(shapes: Sequence[str], manner: str) -> Iterator[tuple[str, list[subprocess.Popen], int]]:
+    """Trees of one piece of work."""
     tag = process_tree.new_tag()
     roster, theirs = os.pipe()
-    process = subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", TREE, shape, manner, str(theirs)],
-        pass_fds=(theirs,),
-        env={**os.environ, process_tree.TAG: tag},
-        start_new_session=True,
-    )
-    os.close(theirs)
+    processes: list[subprocess.Popen] = []
     try:
-        yield tag, process, roster
+        for shape in shapes:
+            program = [sys.executable, "-I", "-S", "-c", TREE, shape, manner, str(theirs)]
+            env = {**os.environ, process_tree.TAG: tag}
+            processes.append(subprocess.Popen(program, pass_fds=(theirs,), env=env, start_new_session=True))
+        os.close(theirs)
+        yield tag, processes, roster
     finally:
-        process_tree.end_tree(tag, grace=0, session=process.pid)
-        process.wait(60)
+        for process in processes:
+            if process.poll() is None:
+                process_tree.end_tree(tag, grace=0, session=process.pid)
+            process.wait(60)
         os.close(roster)
+
+
+@contextmanager
+def tree(shape: str, manner: str = "obey") -> Iterator[tuple[str, subprocess.Popen, int]]:
+    with trees([shape], manner) as (tag, (process,), roster):
+        yield tag, process, roster
 
 
 def read_pids(roster: int, count: int) -> list[int]:
@@ -184,9 +200,23 @@ def nobody_holds(roster: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("manner", ["obey", "ignore", "clean up"])
+@pytest.mark.parametrize("manner", MANNERS)
+def test_many_trees_of_one_job_end_together(manner: str, figure: Figure, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(process_tree, "KILL_SECONDS", DEADLINE)  # there are two hundred processes
+    for _ in range(BESIDE // 7):
+        with trees(QUIET * 7, manner) as (tag, processes, roster):
+            read_pids(roster, 7 * sum(SIZES[shape] for shape in QUIET))
+
+            assert process_tree.end_tree(tag, grace=0.05)
+
+            assert nobody_holds(roster)
+            assert process_tree.members(tag) == []
+            figure(TREES, len(processes))
+
+
+@pytest.mark.parametrize("manner", MANNERS)
 @pytest.mark.parametrize("shape", SIZES)
-def test_no_process_of_a_tree_survives(shape: str, manner: str):
+def test_no_process_of_a_tree_survives(shape: str, manner: str, figure: Figure):
     with tree(shape, manner) as (tag, process, roster):
         read_pids(roster, SIZES[shape])
 
@@ -194,6 +224,7 @@ def test_no_process_of_a_tree_survives(shape: str, manner: str):
 
         assert nobody_holds(roster)
         assert process_tree.members(tag) == []
+        figure(TREES, 1)
 
 
 @pytest.mark.parametrize("shape", ["fan", "respawning", "multiplying", "running_away"])

@@ -398,7 +398,8 @@ def end_tree(
     work = WorkTag(tag, session, orphans_since)
     if grace > 0:
         _signal(work, first)
-        if _gone_by(monotonic() + grace, monotonic, work):
+        # A process that forks and exits all the time can be missed, unless its whole session is stopped first.
+        if _gone_by(monotonic() + grace, monotonic, work) and session is None:
             return True
     return _kill_tree(work, monotonic)
 
