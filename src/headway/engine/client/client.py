@@ -134,8 +134,7 @@ class Client:
                 check_connection(self.connections, text, task=task)
 
     def _check_secrets(self, task: str, params: Sequence[str], *, unknown: bool) -> None:
-        for text in params:
-            check_secrets(self.secrets, text, tenant=self.tenant, task=task, unknown=unknown and bool(self.secrets))
+        check_secrets(self.secrets, params, tenant=self.tenant, task=task, unknown=unknown and bool(self.secrets))
 
     @property
     def replayed(self) -> bool:

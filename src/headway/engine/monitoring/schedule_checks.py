@@ -124,7 +124,7 @@ def _step_problem(schedule: Schedule, definition: Definition, step: RequestedSte
     try:
         if expected.strict or expected.secrets:
             tenant = seen.tenants[schedule.tenant_id]
-            check_secrets(expected.secrets, text, tenant=tenant, task=task, unknown=True)
+            check_secrets(expected.secrets, [text], tenant=tenant, task=task, unknown=True)
         if expected.strict or expected.connections:
             check_connection(expected.connections, text, task=task)
     except BadInput as error:

@@ -63,18 +63,19 @@ def not_given(name: str, tenant: str, task: str) -> str:
 
 
 def check_secrets(
-    secrets: Mapping[str, OwnedSecret], text: str, *, tenant: str, task: str, unknown: bool = False
+    secrets: Mapping[str, OwnedSecret], params: Sequence[str], *, tenant: str, task: str, unknown: bool = False
 ) -> None:
     """Refuses params that name secrets of others; with `unknown` also secrets that are not in these settings."""
-    if REFERENCE not in text:
-        return
-    for place, name in _named(json.loads(text), "params"):
-        secret = secrets.get(name)
-        if not unknown if secret is None else secret.may(tenant, task):
+    for text in params:
+        if REFERENCE not in text:
             continue
-        why = not_given(name, tenant, task)
-        errors = [{"field": place, "problem": why}]
-        raise BadInput(f"{task}: {place} {why}", code="bad_params", field=place, errors=errors)
+        for place, name in _named(json.loads(text), "params"):
+            secret = secrets.get(name)
+            if not unknown if secret is None else secret.may(tenant, task):
+                continue
+            why = not_given(name, tenant, task)
+            errors = [{"field": place, "problem": why}]
+            raise BadInput(f"{task}: {place} {why}", code="bad_params", field=place, errors=errors)
 
 
 def check_connection(connections: Collection[str], text: str, *, task: str) -> None:
