@@ -378,4 +378,5 @@ def client_of(app: App, settings: Settings, database: Database, tenant: str) -> 
         allow_private=settings.webhooks.allow_private,
         secrets=settings.secrets,
         connections=settings.connections.keys(),
+        tick_tolerance=settings.tick_tolerance,
     )

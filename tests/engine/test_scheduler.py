@@ -257,6 +257,40 @@ def test_a_short_interval_does_not_fire_what_it_missed(clockwork: Clockwork) -> 
     assert outcomes == [("MISSED", 3), ("FIRED", 1)]
 
 
+@pytest.mark.parametrize(("seconds", "outcome"), [(60.0, "MISSED"), (300.0, "FIRED"), (5.0, "MISSED")])
+def test_the_settings_say_how_late_a_tick_is_on_time(clockwork: Clockwork, seconds: float, outcome: str) -> None:
+    """The checker, which has no settings, judges each decision by what the ledger keeps with it."""
+    clockwork.life.client.tick_tolerance = round(seconds * 1_000_000)
+    clockwork.create(cron="0 * * * *", catch_up="none")
+    clockwork.advance("1h 4m")
+    assert clockwork.ticks() == [(60, 1, outcome)]
+    assert check(clockwork.life.database).findings == []
+    clockwork.life.client.tick_tolerance = 60_000_000
+    clockwork.advance("1h")
+    assert clockwork.ticks()[1:] == [(120, 1, "MISSED")]
+
+
+def test_a_long_tolerance_is_at_most_half_the_interval(clockwork: Clockwork) -> None:
+    clockwork.life.client.tick_tolerance = HOUR
+    clockwork.create(interval=60, catch_up="none", overlap="allow")
+    clockwork.advance(99)
+    assert clockwork.ticks() == [(1, 1, "MISSED")]
+    clockwork.advance(41)
+    assert clockwork.ticks()[1:] == [(2, 1, "FIRED")]
+
+
+@pytest.mark.parametrize("verb", ["disable", "edit"])
+def test_a_change_decides_by_the_same_tolerance(clockwork: Clockwork, verb: str) -> None:
+    clockwork.life.client.tick_tolerance = 5 * MINUTE
+    clockwork.create(cron="0 * * * *", catch_up="none")
+    clockwork.life.clock.advance("1h 4m")
+    if verb == "disable":
+        clockwork.schedules.disable("nightly")
+    else:
+        clockwork.schedules.edit("nightly", {"note": "other"})
+    assert clockwork.ticks() == [(60, 1, "FIRED")]
+
+
 def test_ticks_caught_up_wait_for_running_executions(clockwork: Clockwork) -> None:
     clockwork.create(catch_up="all", cap=2)
     running = clockwork.schedules.run("nightly")

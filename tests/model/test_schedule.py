@@ -12,7 +12,16 @@ from headway.engine.client.schedules import upcoming
 from headway.errors import BadInput
 from headway.model.schedules.definition import Definition, stages_of
 from headway.model.schedules.schedule import anchor_of
-from headway.model.schedules.ticks import GRACE, OUTSIDE, Decision, PlannedTick, decide, jitter_of, next_due, times_of
+from headway.model.schedules.ticks import (
+    OUTSIDE,
+    TOLERANCE,
+    Decision,
+    PlannedTick,
+    decide,
+    jitter_of,
+    next_due,
+    times_of,
+)
 from headway.model.values.times import instant, instant_text
 
 STEPS = [{"task": "sync"}]
@@ -278,7 +287,7 @@ def test_ticks_of_one_decision_meet_each_other() -> None:
         assert shown(decision) == [(first, 1, outcomes[0]), (second, 1, outcomes[1])]
 
 
-@pytest.mark.parametrize(("interval", "late"), [(2, 1_000_000), (20, 10_000_000), (90, 45_000_000), (3600, GRACE)])
+@pytest.mark.parametrize(("interval", "late"), [(2, 1_000_000), (20, 10_000_000), (90, 45_000_000), (3600, TOLERANCE)])
 def test_a_tick_is_on_time_up_to_half_its_interval_and_a_minute_at_most(interval: int, late: int) -> None:
     definition, tick = define(interval=interval, catch_up="none"), NOON + interval * 1_000_000
     assert shown(made(definition, decided_until=NOON, now=tick + late)) == [(tick, 1, "FIRED")]
@@ -299,7 +308,7 @@ def test_catch_up_last_fires_the_last_and_coalesces_the_others() -> None:
 def test_catch_up_none_fires_nothing_late() -> None:
     decision = made(define(catch_up="none"), **DOWN)
     assert shown(decision) == [(NOON + HOUR, 5, "MISSED")]
-    on_time = made(define(catch_up="none"), decided_until=NOON, now=NOON + 5 * HOUR + GRACE)
+    on_time = made(define(catch_up="none"), decided_until=NOON, now=NOON + 5 * HOUR + TOLERANCE)
     assert shown(on_time) == [(NOON + HOUR, 4, "MISSED"), (NOON + 5 * HOUR, 1, "FIRED")]
 
 

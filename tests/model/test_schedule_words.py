@@ -9,7 +9,7 @@ import pytest
 
 from headway.model.schedules.definition import CATCH_UPS, ORIGINS, OVERLAPS, Definition
 from headway.model.schedules.schedule import Schedule, Tick
-from headway.model.schedules.ticks import GRACE, INACTIVE, LIMITED, OUTSIDE, OVERLAP
+from headway.model.schedules.ticks import INACTIVE, LIMITED, OUTSIDE, OVERLAP, TOLERANCE
 from headway.text.schedules import (
     FAILURE_WORDS,
     ORIGIN_WORDS,
@@ -74,8 +74,8 @@ def test_an_origin_limits_edits() -> None:
         (schedule(enabled=0), "held", "disabled"),
         (schedule(None), "quiet", "times are over"),
         (schedule(NOW), "runs", "due now"),
-        (schedule(NOW - GRACE), "runs", "due now"),
-        (schedule(NOW - GRACE - 1), "bad", "no scheduler is at work"),
+        (schedule(NOW - TOLERANCE), "runs", "due now"),
+        (schedule(NOW - TOLERANCE - 1), "bad", "no scheduler is at work"),
         (replace(schedule(), definition='{"moon": "full"}'), "bad", "cannot read"),
     ],
 )

@@ -584,6 +584,13 @@ def missed_without_an_event(w: Town) -> None:
     w.forget("kind = 'schedule.tick.missed'")
 
 
+@damage("I-14", "and it was decided in time, at")
+def missed_within_its_tolerance(w: Town) -> None:
+    w.clockwork.create(cron="0 * * * *", catch_up="none")
+    w.tick(64)
+    w.tamper(f"update hw_tick set tolerance = {5 * MINUTE}")
+
+
 @damage("I-14", "for its overlap, which is allowed")
 def skipped_though_allowed(w: Town) -> None:
     w.clockwork.create()

@@ -120,6 +120,9 @@ class Settings(_Frozen):
     lease: SomeTime = Field(default=60.0, description="How long a claim lasts without renewal; at least 3 heartbeats")
     recovery_interval: SomeTime = Field(default=30.0, description="How often each process checks for lost jobs")
     shutdown_grace: Duration = Field(default=30.0, description="How long running jobs may continue after a stop signal")
+    tick_tolerance: SomeTime = Field(
+        default=60.0, description="How late a schedule's tick may be and still be on time; at most half its interval"
+    )
     retry: RetryDefaults = Field(default_factory=RetryDefaults, description="The retry policy of jobs without one")
     reservation_ttl: SomeTime = Field(
         default=10 * _MINUTE, description="How long an outside program's reservation lasts after its last renewal"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
+from headway.model.checks import OVERDUE
 from headway.model.explain.forecast import span
 from headway.model.manifest import differences
 from headway.model.schedules.definition import Definition, steps_that_pause
 from headway.model.schedules.schedule import Schedule, Tick
-from headway.model.schedules.ticks import GRACE, INACTIVE, LIMITED, OUTSIDE, OVERLAP
+from headway.model.schedules.ticks import INACTIVE, LIMITED, OUTSIDE, OVERLAP
 from headway.model.values.times import duration_text, instant_text
 
 OVERLAP_WORDS = {
@@ -113,7 +114,7 @@ def outlook(schedule: Schedule, now: int, *, active: bool) -> tuple[str, str]:
     if schedule.next_at is None:
         return "quiet", "It fires no more: its times are over."
     late = now - schedule.next_at
-    if late > GRACE:
+    if late > OVERDUE * 1_000_000:
         return "bad", f"It was due {span(late)} ago: no scheduler is at work. Start one: headway up."
     if late >= 0:
         return "runs", "It is due now."

@@ -199,6 +199,9 @@ class ScheduleEvent(NamedTuple):
         return f"version {self.version}, {self.kind}"
 
 
+USUAL_TOLERANCE = 60_000_000
+
+
 class Tick(NamedTuple):
     """A row of the tick ledger, with its execution and the id of its event."""
 
@@ -217,6 +220,12 @@ class Tick(NamedTuple):
     its_reason: str | None
     its_nominal: int | None
     event_id: int | None
+    tolerance: int | None
+
+    @property
+    def most_late(self) -> int:
+        """How late it could be decided and still be on time, unless its schedule fires again so soon."""
+        return USUAL_TOLERANCE if self.tolerance is None else self.tolerance
 
     @property
     def name(self) -> str:

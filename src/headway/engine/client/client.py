@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headway.clock import micros
+from headway.clock import SECOND, micros
 from headway.engine.client import authority, pause, reservations
 from headway.engine.client import edit as client_edit
 from headway.engine.client import retry as client_retry
@@ -63,12 +63,14 @@ class Client:
         allow_private: bool | None = None,
         secrets: Mapping[str, OwnedSecret] | None = None,
         connections: Collection[str] = (),
+        tick_tolerance: float = 60.0,
         visitor: Visitor | None = None,
     ) -> None:
         self.database = database
         self.request: KeyedRequest | None = None  # the request that it serves, if that has an idempotency key
         self.allow_private = allow_private  # for webhooks; None if the settings are unknown
         self.secrets = secrets or {}
+        self.tick_tolerance = micros(tick_tolerance)
         self.connections = connections  # the names, without the addresses
         self.longest_ttl = reservation_ttl
         self.usual_retry = retry or RetryPolicy()
@@ -96,6 +98,7 @@ class Client:
             allow_private=self.allow_private,
             secrets=self.secrets,
             connections=self.connections,
+            tick_tolerance=self.tick_tolerance / SECOND,
             visitor=visitor,
         )
 

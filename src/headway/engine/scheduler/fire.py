@@ -21,7 +21,7 @@ from headway.model.groups.group import Group, NewGroup, NewMember, check_members
 from headway.model.jobs.job import Actor
 from headway.model.schedules.definition import Definition, RequestedStep, stages_of, steps_of
 from headway.model.schedules.schedule import Schedule
-from headway.model.schedules.ticks import LIMITED, Decision, PlannedTick, decide, was_late
+from headway.model.schedules.ticks import LIMITED, TOLERANCE, Decision, PlannedTick, decide, was_late
 from headway.model.templates import Template
 from headway.store import templates
 from headway.store.access import tenants
@@ -120,12 +120,16 @@ def at(place: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A schedule as it was read, with its prepared jobs or the reason it cannot run."""
+    """A schedule as it was read, with its prepared jobs or the reason it cannot run.
+
+    `tolerance` is how late its ticks may be and still be on time, as the settings of this process say.
+    """
 
     schedule: Schedule
     definition: Definition
     placed: Placed | None
     problem: str | None = None
+    tolerance: int = TOLERANCE
 
     @property
     def actor(self) -> Actor:
@@ -178,10 +182,10 @@ def ready(client: Client, schedule: Schedule) -> Ready:
     """
     definition = schedule.parsed
     try:
-        return Ready(schedule, definition, place(client, schedule, definition))
+        return Ready(schedule, definition, place(client, schedule, definition), tolerance=client.tick_tolerance)
     except (BadInput, Refused) as error:
         log.warning("schedule %s cannot run: %s", schedule.name, error)
-        return Ready(schedule, definition, None, str(error)[:MOST_REASON])
+        return Ready(schedule, definition, None, str(error)[:MOST_REASON], client.tick_tolerance)
 
 
 # --- deciding and firing ------------------------------------------------------------------------------------------
@@ -233,22 +237,23 @@ def _unfinished(tx: Tx, batch: Sequence[Ready]) -> dict[int, _Unfinished]:
         for prepared in batch
         if _may_wait(prepared.definition) and found[prepared.schedule.id].active
     ]
-    definitions = {prepared.schedule.id: (prepared.definition, prepared.schedule.anchor) for prepared in batch}
+    by_id = {prepared.schedule.id: prepared for prepared in batch}
     executions = {number: [group.id for group in groups.active(tx, number)] for number in patient}
     locked = groups.lock_all(tx, [group_id for ids in executions.values() for group_id in ids]) if patient else {}
     for number, ids in executions.items():
         still = [locked[group_id] for group_id in ids if locked[group_id].finished_at is None]
         waiting = any(group.stage < 0 for group in still)
-        caught_up = any(_caught_up(group, *definitions[number]) for group in still)
+        caught_up = any(_caught_up(group, by_id[number]) for group in still)
         found[number] = _Unfinished(bool(still), waiting, tuple(group.id for group in still), caught_up)
     return found
 
 
-def _caught_up(group: Group, definition: Definition, anchor: int) -> bool:
+def _caught_up(group: Group, prepared: Ready) -> bool:
     """Returns True if an execution belongs to a tick that was late when it fired."""
     if group.reason != "tick" or group.nominal_at is None:
         return False
-    return was_late(definition, anchor, group.nominal_at, group.created_at)
+    anchor = prepared.schedule.anchor
+    return was_late(prepared.definition, anchor, group.nominal_at, group.created_at, prepared.tolerance)
 
 
 def _may_wait(definition: Definition) -> bool:
@@ -270,6 +275,7 @@ def _decide(
         line=len(unfinished.ids) if unfinished.caught_up else 0,
         settle=settle,
         inactive=tenant_id in vacancies and vacancies[tenant_id] is None,
+        most=prepared.tolerance,
     )
     if prepared.placed is None:
         made = replace(made, ticks=tuple(_unable(tick, prepared.problem) for tick in made.ticks))
@@ -333,7 +339,8 @@ def _wanted(prepared: Ready, tick: PlannedTick, last: int | None) -> tuple[int, 
 def _row(prepared: Ready, tick: PlannedTick, started: Mapping[tuple[int, int], int]) -> NewTick:
     schedule, execution_id = prepared.schedule, started.get((prepared.schedule.id, tick.nominal_at))
     span = (schedule.tenant_id, schedule.id, tick.nominal_at, tick.until, tick.count)
-    return NewTick(*span, tick.outcome, tick.reason, execution_id)
+    tolerance = None if prepared.tolerance == TOLERANCE else prepared.tolerance
+    return NewTick(*span, tick.outcome, tick.reason, execution_id, tolerance)
 
 
 def _cancel(tx: Tx, ids: Sequence[int], actor: Actor, now: int) -> int | None:

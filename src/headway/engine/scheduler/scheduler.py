@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -136,4 +137,4 @@ def _as_locked(prepared: Ready, schedule: Schedule) -> Ready | None:
     """
     if schedule.version != prepared.schedule.version:
         return None
-    return Ready(schedule, prepared.definition, prepared.placed, prepared.problem)
+    return replace(prepared, schedule=schedule)

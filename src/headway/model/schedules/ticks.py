@@ -19,9 +19,9 @@ from headway.model.schedules import cron
 from headway.model.schedules.cron import Cron
 from headway.model.schedules.definition import Definition
 
-# A tick decided within this time after it was due is on time, if its schedule does not fire again so soon: see
-# `tolerance`. A later one falls under catch-up.
-GRACE = 60_000_000
+# By default a tick decided within this time after it was due is on time, if its schedule does not fire again so soon:
+# see `tolerance`. A later one falls under catch-up.
+TOLERANCE = 60_000_000
 OVERLAP = "overlap"
 OUTSIDE = "outside start and end"
 INACTIVE = "tenant inactive"
@@ -166,16 +166,16 @@ def jitter_of(schedule_id: int, nominal: int, jitter: float) -> int:
     return int.from_bytes(digest[:8], "big") * _micros(jitter) >> 64
 
 
-def tolerance(times: Times, nominal: int) -> int:
+def tolerance(times: Times, nominal: int, most: int = TOLERANCE) -> int:
     """Returns how late a tick may be decided and still be on time: at most half the time to the next tick."""
     following = times.next(nominal)
-    return GRACE if following is None else min(GRACE, (following - nominal) // 2)
+    return most if following is None else min(most, (following - nominal) // 2)
 
 
-def was_late(definition: Definition, anchor: int, nominal: int, decided_at: int) -> bool:
+def was_late(definition: Definition, anchor: int, nominal: int, decided_at: int, most: int = TOLERANCE) -> bool:
     """Returns True if a tick that was decided then had certainly been missed before."""
     late = decided_at - nominal - _micros(definition.jitter)
-    return late > 0 and late > tolerance(times_of(definition, anchor), nominal)
+    return late > 0 and late > tolerance(times_of(definition, anchor), nominal, most)
 
 
 def next_due(definition: Definition, anchor: int, schedule_id: int, after: int) -> int | None:
@@ -237,19 +237,21 @@ def decide(
     line: int = 0,
     settle: bool = False,
     inactive: bool = False,
+    most: int = TOLERANCE,
 ) -> Decision:
     """Decides all ticks that are due.
 
     `active` means that the schedule has an unfinished execution, `waiting` that one has not started. `line` is how many
     are unfinished while a catch-up is under way, otherwise 0. `settle` ignores jitter and decides everything up to now.
-    `inactive` means that the tenant is inactive: no tick fires, and none is caught up later.
+    `inactive` means that the tenant is inactive: no tick fires, and none is caught up later. `most` is how late a tick
+    may be and still be on time.
     """
     if now <= decided_until:  # the clock stepped back; decided ticks stay decided
         return Decision(decided_until, (), next_due(definition, anchor, schedule_id, decided_until))
     times, before = times_of(definition, anchor), _Executions(active, waiting)
     if line and definition.catch_up == "all":
         before.room = definition.cap - line
-    late_until, on_time, until = _due(definition, times, schedule_id, decided_until, now, settle)
+    late_until, on_time, until = _due(definition, times, schedule_id, decided_until, now, settle, most)
     if inactive:
         found, on_time = _span(times, decided_until, until, "SKIPPED", INACTIVE), []
     elif definition.catch_up == "last" and on_time:  # a tick that is on time replaces all missed ones
@@ -264,10 +266,10 @@ def decide(
 
 
 def _due(
-    definition: Definition, times: Times, schedule_id: int, decided_until: int, now: int, settle: bool
+    definition: Definition, times: Times, schedule_id: int, decided_until: int, now: int, settle: bool, most: int
 ) -> tuple[int, list[int], int]:
     """Returns the end of the late ticks, the ticks that are due and on time, and the end of all due ticks."""
-    late_until = max(decided_until, now - GRACE - _micros(definition.jitter) - 1)
+    late_until = max(decided_until, now - most - _micros(definition.jitter) - 1)
     on_time: list[int] = []
     due = 0
     for nominal in times.between(late_until, now):
@@ -275,7 +277,7 @@ def _due(
         due = max(due, nominal + jitter_of(schedule_id, nominal, definition.jitter))
         if due > now and not settle:
             return late_until, on_time, nominal - 1
-        if now - due > tolerance(times, nominal):
+        if now - due > tolerance(times, nominal, most):
             late_until = nominal
         else:
             on_time.append(nominal)

@@ -36,6 +36,8 @@ class Decided(NamedTuple):
 
 
 class NewTick(NamedTuple):
+    """A decision for the ledger. `tolerance` is how late a tick could be and still be on time; None by default."""
+
     tenant_id: int
     schedule_id: int
     nominal_at: int
@@ -44,6 +46,7 @@ class NewTick(NamedTuple):
     outcome: str
     reason: str | None
     execution_id: int | None
+    tolerance: int | None = None
 
 
 # --- deciding -----------------------------------------------------------------------------------------------------

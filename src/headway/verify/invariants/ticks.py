@@ -20,9 +20,6 @@ from headway.verify.rows import Execution, ScheduleEvent, ScheduleRow, Tick, fac
 from headway.verify.tick_oracle import Clockwork, clockwork, instant, is_tick
 
 T = TypeVar("T")
-# A tick that was decided later than this after its time was missed. If its schedule fires again before twice that time,
-# half of that gap counts instead.
-GRACE = 60_000_000
 NEVER = 2**63 - 1
 OVERLAP = "overlap"
 OUTSIDE = "outside start and end"
@@ -123,16 +120,15 @@ class _Reign:
         start, end = self.bounds
         return (start is not None and nominal_at < start) or (end is not None and nominal_at > end)
 
-    def tolerance(self, nominal_at: int) -> int:
+    def tolerance(self, nominal_at: int, most: int) -> int:
         """Returns how late a tick may be decided and still be on time."""
-        until = nominal_at + 2 * GRACE
-        following = None if self.clock is None else self.clock.first(nominal_at, until)
-        return GRACE if following is None or self.outside(following) else (following - nominal_at) // 2
+        following = None if self.clock is None else self.clock.first(nominal_at, nominal_at + 2 * most)
+        return most if following is None or self.outside(following) else (following - nominal_at) // 2
 
-    def late(self, nominal_at: int, by: int) -> bool:
+    def late(self, tick: Tick, by: int) -> bool:
         """Returns True if the tick was certainly missed by then."""
-        late = by - nominal_at - self.jitter
-        return late > GRACE or (late > 0 and late > self.tolerance(nominal_at))
+        late = by - tick.nominal_at - self.jitter
+        return late > tick.most_late or (late > 0 and late > self.tolerance(tick.nominal_at, tick.most_late))
 
 
 def _next(reign: _Reign, after: int, until: int) -> int | None:
@@ -282,7 +278,7 @@ class _Ledger:
                     yield f"{tick.name} has no event"
                 if missed != UNFIRED.get(reign.catch_up):
                     yield f"{tick.name}, and catch_up is {reign.catch_up}"
-                elif tick.decided_at - tick.until <= reign.tolerance(tick.until):
+                elif tick.decided_at - tick.until <= reign.tolerance(tick.until, tick.most_late):
                     yield f"{tick.name}, and it was decided in time, at {tick.decided_at}"
 
     def _was_inactive(self, at: int, leeway: int) -> bool:
@@ -309,7 +305,7 @@ class _Ledger:
         by = decision[0].decided_at - self.history.settle
         unfit = (OUTSIDE, INACTIVE)
         late = [(tick, self._reign(tick.nominal_at)) for tick in decision if tick.reason not in unfit]
-        late = [(tick, reign) for tick, reign in late if reign.late(tick.nominal_at, by)]
+        late = [(tick, reign) for tick, reign in late if reign.late(tick, by)]
         fired = [(tick, reign) for tick, reign in late if tick.outcome == "FIRED"]
         for tick, reign in fired:
             if reign.catch_up == "none":
@@ -327,14 +323,18 @@ class _Ledger:
                 yield f"{tick.name} until {tick.until}, and no later one stands for them"
             elif reign.catch_up == "all" and tick is late[-1][0] and fired > cap:
                 yield f"{fired} missed ticks up to {tick.nominal_at} fired at {tick.decided_at}, and the cap is {cap}"
-            elif tick.outcome == "MISSED" and reign.catch_up == "all" and tick.until > by + GRACE - reign.window:
+            elif (
+                tick.outcome == "MISSED" and reign.catch_up == "all" and tick.until > by + tick.most_late - reign.window
+            ):
                 tried = [one for one in decision if one.outcome in ("FIRED", "SKIPPED") and one.reason != OUTSIDE]
                 chosen = sum(one.times for one in tried if self._was_late(one))
                 if chosen < cap:
                     yield f"{tick.name} until {tick.until}, within the window, and only {chosen} of {cap} fired"
 
     def _was_late(self, tick: Tick) -> bool:
-        return tick.decided_at - tick.nominal_at > self._reign(tick.nominal_at).tolerance(tick.nominal_at)
+        return tick.decided_at - tick.nominal_at > self._reign(tick.nominal_at).tolerance(
+            tick.nominal_at, tick.most_late
+        )
 
     def _expected(self) -> Iterator[str]:
         """Checks that the row knows when the next tick has to be decided."""
@@ -391,7 +391,7 @@ class _Executions:
         others = [one for one in self.unfinished if one is not this and self._met(one, this)]
         if not others or reign.overlap == "allow":
             return
-        chained = reign.catch_up == "all" and any(self._was_late(one, reign) for one in (this, *others))
+        chained = reign.catch_up == "all" and any(self._was_late(one, reign, tick) for one in (this, *others))
         what = f"{tick.name} as execution {this.id} while {others[0].id} was unfinished"
         if reign.overlap == "skip" and not chained:
             yield f"{what}, and overlap is skip"
@@ -405,11 +405,11 @@ class _Executions:
             self._take()
         return next((one for one in self.unfinished if one.id == number), None)
 
-    def _was_late(self, one: Execution, reign: _Reign) -> bool:
+    def _was_late(self, one: Execution, reign: _Reign, tick: Tick) -> bool:
         """Returns True if an execution belongs to a tick that was missed: those behind it join its line."""
         if one.nominal_at is None or one.reason != "tick":
             return False
-        return one.created_at - one.nominal_at > reign.tolerance(one.nominal_at)
+        return one.created_at - one.nominal_at > reign.tolerance(one.nominal_at, tick.most_late)
 
     def _met(self, one: Execution, this: Execution) -> bool:
         """Returns True if the tick that fired `this` must have seen `one`.

@@ -24,9 +24,9 @@ returning hw_schedule.id;
 select i.id, (select min(g.stage) from hw_group g where g.schedule_id = i.id and g.status = 'IN_PROGRESS') from {ids} i;
 
 -- name: add_ticks
-insert into hw_tick (tenant_id, schedule_id, nominal_at, until, count, outcome, reason, execution_id, decided_at)
-select tenant_id, schedule_id, nominal_at, until, count, outcome, reason, execution_id, {now}
-from {rows(tenant_id bigint, schedule_id bigint, nominal_at bigint, until bigint, count integer, outcome text, reason text, execution_id bigint)} as r
+insert into hw_tick (tenant_id, schedule_id, nominal_at, until, count, outcome, reason, execution_id, tolerance, decided_at)
+select tenant_id, schedule_id, nominal_at, until, count, outcome, reason, execution_id, tolerance, {now}
+from {rows(tenant_id bigint, schedule_id bigint, nominal_at bigint, until bigint, count integer, outcome text, reason text, execution_id bigint, tolerance bigint)} as r
 order by n
 returning id, tenant_id, schedule_id, nominal_at, until, count, outcome, reason;
 

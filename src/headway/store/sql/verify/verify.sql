@@ -252,7 +252,7 @@ order by e.thing_id, e.version;
 -- name: verify_ticks
 -- A page of the ledger, each row with the execution that it names and the event of a tick that did not fire.
 select t.schedule_id, t.nominal_at, t.id, t.tenant_id, t.until, t.count, t.outcome, t.reason, t.execution_id, t.decided_at,
-  g.id, g.schedule_id, g.reason, g.nominal_at, e.id
+  g.id, g.schedule_id, g.reason, g.nominal_at, e.id, t.tolerance
 from hw_tick t left join hw_group g on g.id = t.execution_id
 left join hw_event e on e.thing_id = t.id and e.thing = 'tick' and e.version = 1
   and e.kind = case t.outcome when 'SKIPPED' then 'schedule.tick.skipped' else 'schedule.tick.missed' end
