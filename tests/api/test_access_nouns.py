@@ -112,7 +112,8 @@ def test_webhooks_are_an_admins_and_a_secret_is_shown_once(site: Site) -> None:
         assert operator.request(method, where, json=HOOK if method == "POST" else {}).status_code == 403, method
     admin = site.as_(site.token("admin"))
     assert admin.delete(path).json()["state"] == "deleted"
-    assert admin.get(path).status_code == 404
+    assert admin.patch(path, json={}).status_code == 404
+    assert admin.get(path).json()["deleted_by"]["name"] == "ada"  # its history stays
 
 
 def test_deliveries_are_listed_shown_and_sent_again(site: Site) -> None:

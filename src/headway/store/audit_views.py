@@ -7,7 +7,7 @@ of each tenant; if a filter leaves the page short of its limit, `next` is the cu
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from headway.clock import micros
 from headway.model.audit import AuditFilter
@@ -48,3 +48,8 @@ def listed(tx: Tx, tenants: Sequence[int], wanted: AuditFilter, limit: int, curs
         return [Event(*row) for row in rows]
 
     return fill(walk, pick, lambda event: event.id, min(before, read_cursor(cursor)), check_limit(limit))
+
+
+def deleted_by(tx: Tx, thing: str, ids: Collection[int]) -> dict[int, str]:
+    """Returns the actors that deleted, archived or revoked these things; without those whose events were pruned."""
+    return dict(tx.run("deletions_of", thing=thing, ids=json.dumps(sorted(ids)))) if ids else {}

@@ -36,6 +36,8 @@ SHARED: Fields = {
     "events": ("The kinds of event that the webhook receives; empty means all of them.", ["job.run.failed"]),
     # --- times ---
     "at": ("When it happened, or when the numbers were read.", AT),
+    "deleted_at": ("When it was deleted, archived or revoked; null if it was not.", None),
+    "deleted_by": ("The actor that deleted, archived or revoked it; null if it was not, or if it is not known.", None),
     "created_at": ("When it was created.", AT),
     "started_at": ("When the work began; null if it has not begun.", AT),
     "finished_at": ("When it ended; null while it has not ended.", AT),

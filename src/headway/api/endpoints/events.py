@@ -36,9 +36,9 @@ def _group(kind: str, tx: Tx, tenant_id: int, number: int) -> object:
 NUMBERED: tuple[tuple[str, str, Find], ...] = (
     ("group", "job-groups", partial(_group, "group")),
     ("execution", "schedule-executions", partial(_group, "execution")),
-    ("schedule", "schedules", schedules.find),
+    ("schedule", "schedules", schedules.find_kept),
     ("template", "job-templates", templates.find),
-    ("webhook", "webhooks", endpoints.find),
+    ("webhook", "webhooks", partial(endpoints.find, deleted=True)),
 )
 
 

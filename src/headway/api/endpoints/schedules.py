@@ -33,12 +33,13 @@ from headway.errors import BadInput
 from headway.model.schedules.definition import FIELDS, Definition
 from headway.model.schedules.schedule import Schedule
 from headway.model.values.times import instant_text
-from headway.store import templates
+from headway.store import audit_views, templates
 from headway.store.groups import views as group_views
 from headway.store.paging import Page
 from headway.store.schedules import schedules
 
 routes = Routes("schedules")
+Deleted = Annotated[bool, Query(description="List the deleted ones instead")]
 Count = Annotated[int, Query(ge=1, le=1_000, description="Number of times to list")]
 
 
@@ -216,32 +217,37 @@ def backfill(here: Here, schedule_id: Id, body: BackfillBody) -> Response:
 
 
 @routes.get("/api/schedules", answer=PageSchema[ScheduleSchema])
-def ls(here: Here, name: Text = None, limit: Limit = 50, cursor: Cursor = None) -> Response:
-    """List schedules by name; `name` selects one."""
+def ls(here: Here, name: Text = None, deleted: Deleted = False, limit: Limit = 50, cursor: Cursor = None) -> Response:
+    """List schedules by name; `name` selects one. With `deleted` the deleted ones, the last made first."""
     with here.read() as tx:
-        if name is not None:
+        if deleted:
+            page = schedules.deleted(tx, here.tenant_id, limit=limit, cursor=cursor)
+        elif name is not None:
             page = Page([schedules.find(tx, here.tenant_id, name)])
         else:
             page = schedules.listed(tx, here.tenant_id, limit=limit, cursor=cursor)
         numbers = templates.numbers(tx, here.tenant_id, page.items)
-    return answer({"items": [schedule_json(schedule, numbers) for schedule in page.items], "next": page.next})
+        by = audit_views.deleted_by(tx, "schedule", [one.id for one in page.items] if deleted else ())
+    items = [schedule_json(schedule, numbers, by.get(schedule.id)) for schedule in page.items]
+    return answer({"items": items, "next": page.next})
 
 
 @routes.get("/api/schedules/{schedule_id}", answer=ScheduleSchema)
 def show(here: Here, schedule_id: Id) -> Response:
-    """Show a schedule: its definition, next time and last execution."""
+    """Show a schedule: its definition, next time and last execution. A deleted one too."""
     with here.read() as tx:
-        found = schedules.find(tx, here.tenant_id, schedule_id)
+        found = schedules.find_kept(tx, here.tenant_id, schedule_id)
     return _shown(here, found)
 
 
 def _shown(here: RequestContext, schedule: Schedule, status: int = 200) -> Response:
     with here.read() as tx:
         numbers = templates.numbers(tx, here.tenant_id, [schedule])
+        by = audit_views.deleted_by(tx, "schedule", [schedule.id] if schedule.deleted_at is not None else ())
     headers = {"ETag": etag(schedule.version)}
     if status == 201:
         headers["Location"] = here.address(f"/api/schedules/{schedule.id}")
-    return answer(schedule_json(schedule, numbers), status, **headers)
+    return answer(schedule_json(schedule, numbers, by.get(schedule.id)), status, **headers)
 
 
 @routes.get("/api/schedules/{schedule_id}/next", answer=TimesSchema)
@@ -256,8 +262,8 @@ def preview(here: Here, schedule_id: Id, count: Count = 5) -> Response:
 
 @routes.get("/api/schedules/{schedule_id}/ticks", answer=PageSchema[TickSchema])
 def ticks(here: Here, schedule_id: Id, limit: Limit = 50, cursor: Cursor = None) -> Response:
-    """List the ticks of a schedule and their outcomes, the latest first."""
+    """List the ticks of a schedule and their outcomes, the latest first. Those of a deleted one stay."""
     with here.read() as tx:
-        schedule = schedules.find(tx, here.tenant_id, schedule_id)
+        schedule = schedules.find_kept(tx, here.tenant_id, schedule_id)
         page = schedules.ledger(tx, schedule.id, limit=limit, cursor=cursor)
     return answer({"items": [tick_json(tick) for tick in page.items], "next": page.next})

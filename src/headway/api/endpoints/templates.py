@@ -17,7 +17,7 @@ from headway.api.schemas.schedules import NewTemplateBody, TemplateEditBody, Tem
 from headway.engine.client.authority import check_task
 from headway.engine.client.client import Client
 from headway.model.templates import Template
-from headway.store import templates
+from headway.store import audit_views, templates
 from headway.store.paging import make_cursor, read_cursor
 
 routes = Routes("templates")
@@ -43,17 +43,21 @@ def ls(here: Here, name: Text = None, archived: Archived = False, limit: Limit =
     after = 0 if cursor is None else read_cursor(cursor)
     with here.read() as tx:
         if name is not None:
-            return answer({"items": [template_json(templates.find(tx, here.tenant_id, name))], "next": None})
-        found = templates.page(tx, here.tenant_id, after=after, archived=archived, limit=limit + 1)
+            found = [templates.find(tx, here.tenant_id, name)]
+        else:
+            found = templates.page(tx, here.tenant_id, after=after, archived=archived, limit=limit + 1)
+        by = audit_views.deleted_by(tx, "template", [one.id for one in found if one.archived_at is not None])
     more = make_cursor(found[limit - 1].id) if len(found) > limit else None
-    return answer({"items": [template_json(template) for template in found[:limit]], "next": more})
+    items = [template_json(template, by.get(template.id)) for template in found[:limit]]
+    return answer({"items": items, "next": more})
 
 
 @routes.get("/api/job-templates/{template_id}", answer=TemplateSchema)
 def show(here: Here, template_id: Id) -> Response:
     """Show a template, archived or not."""
     with here.read() as tx:
-        return _shown(here, templates.find(tx, here.tenant_id, template_id))
+        found = templates.find(tx, here.tenant_id, template_id)
+    return _shown(here, found)
 
 
 @routes.patch("/api/job-templates/{template_id}", answer=TemplateSchema)
@@ -92,7 +96,9 @@ def _ours(here: RequestContext, template_id: int) -> Template:
 
 
 def _shown(here: RequestContext, template: Template, status: int = 200) -> Response:
+    with here.read() as tx:
+        by = audit_views.deleted_by(tx, "template", [template.id] if template.archived_at is not None else ())
     headers = {"ETag": etag(template.version)}
     if status == 201:
         headers["Location"] = here.address(f"/api/job-templates/{template.id}")
-    return answer(template_json(template), status, **headers)
+    return answer(template_json(template, by.get(template.id)), status, **headers)

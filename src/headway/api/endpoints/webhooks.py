@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -26,9 +27,11 @@ from headway.api.schemas.webhooks import (
 from headway.engine.client.client import Client
 from headway.model.access.permissions import Role
 from headway.model.webhooks.webhook import Delivery, Endpoint
+from headway.store import audit_views
 from headway.store.paging import Page, make_cursor, read_cursor
 
 routes = Routes("webhooks")
+Deleted = Annotated[bool, Query(description="List the deleted ones instead")]
 DeliveryStatus = Annotated[Literal["PENDING", "DELIVERED", "FAILED"] | None, Query()]
 
 
@@ -54,12 +57,14 @@ def create(here: Here, body: NewWebhookBody) -> Response:
 
 
 @routes.get("/api/webhooks", answer=PageSchema[WebhookSchema])
-def ls(here: Here, limit: Limit = 50, cursor: Cursor = None) -> Response:
-    """List webhooks, the oldest first."""
+def ls(here: Here, deleted: Deleted = False, limit: Limit = 50, cursor: Cursor = None) -> Response:
+    """List webhooks, the oldest first. With `deleted` the deleted ones."""
     after = 0 if cursor is None else read_cursor(cursor)
-    found = here.client.webhooks.list(after=after, limit=limit + 1)
+    found = here.client.webhooks.list(after=after, limit=limit + 1, deleted=deleted)
     more = make_cursor(found[limit - 1].id) if len(found) > limit else None
-    return answer({"items": [endpoint_json(here.shown(endpoint)) for endpoint in found[:limit]], "next": more})
+    by = _deleted_by(here, found[:limit])
+    items = [endpoint_json(here.shown(endpoint), deleted_by=by.get(endpoint.id)) for endpoint in found[:limit]]
+    return answer({"items": items, "next": more})
 
 
 @routes.get("/api/webhooks/secret", Role.ADMIN, answer=SecretSchema)
@@ -79,8 +84,8 @@ def rotate_secret(here: Here, body: Body | None = None) -> Response:
 
 @routes.get("/api/webhooks/{webhook_id}", answer=WebhookSchema)
 def show(here: Here, webhook_id: Id) -> Response:
-    """Show a webhook without its secret."""
-    return _answer(here.shown(here.client.webhooks.get(webhook_id)))
+    """Show a webhook without its secret. A deleted one too."""
+    return _answer(here, here.shown(here.client.webhooks.get(webhook_id, deleted=True)))
 
 
 @routes.patch("/api/webhooks/{webhook_id}", Role.ADMIN, answer=WebhookSchema)
@@ -88,13 +93,13 @@ def edit(here: Here, webhook_id: Id, body: WebhookEditBody) -> Response:
     """Edit or disable a webhook."""
     changes = body.model_dump(exclude_unset=True)
     changes = {name: value for name, value in changes.items() if value is not None or name == "description"}
-    return _answer(here.client.webhooks.edit(webhook_id, if_version=here.if_version, **changes))
+    return _answer(here, here.client.webhooks.edit(webhook_id, if_version=here.if_version, **changes))
 
 
 @routes.delete("/api/webhooks/{webhook_id}", Role.ADMIN, answer=WebhookSchema)
 def delete(here: Here, webhook_id: Id) -> Response:
     """Delete a webhook; its pending deliveries are given up."""
-    return _answer(here.client.webhooks.delete(webhook_id, if_version=here.if_version))
+    return _answer(here, here.client.webhooks.delete(webhook_id, if_version=here.if_version))
 
 
 @routes.post("/api/webhooks/{webhook_id}/rotate", Role.ADMIN, answer=NewWebhookSchema, matches=True)
@@ -114,8 +119,15 @@ def send_test(here: Here, webhook_id: Id, body: Body | None = None) -> Response:
     return here.make_once(lambda client: client.webhooks.test(webhook_id), partial(_made, here))
 
 
-def _answer(endpoint: Endpoint) -> Response:
-    return answer(endpoint_json(endpoint), ETag=etag(endpoint.version))
+def _answer(here: RequestContext, endpoint: Endpoint) -> Response:
+    by = _deleted_by(here, [endpoint]).get(endpoint.id)
+    return answer(endpoint_json(endpoint, deleted_by=by), ETag=etag(endpoint.version))
+
+
+def _deleted_by(here: RequestContext, found: Sequence[Endpoint]) -> dict[int, str]:
+    gone = [endpoint.id for endpoint in found if endpoint.deleted_at is not None]
+    with here.read() as tx:
+        return audit_views.deleted_by(tx, "webhook", gone)
 
 
 # --- deliveries ---------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from headway.api.schemas.common import (
     Reader,
     Schema,
     actor_json,
+    actor_or_none,
     given,
     time_or_none,
 )
@@ -41,6 +42,8 @@ class TokenSchema(Schema[Token]):
     created_by: ActorSchema = _token(lambda token: actor_json(token.created_by))
     expires_at: Instant | None = _token(lambda token: time_or_none(token.expires_at))
     revoked_at: Instant | None = _token(lambda token: time_or_none(token.revoked_at))
+    deleted_at: Instant | None = _token(lambda token: time_or_none(token.revoked_at))
+    deleted_by: ActorSchema | None = given()
     version: int = _token(lambda token: token.version)
 
 
@@ -48,8 +51,8 @@ class NewTokenSchema(TokenSchema):
     token: str | None
 
 
-def token_json(token: Token, now: int) -> Json:
-    made: Json = TokenSchema.of(token, state=token.state(now))
+def token_json(token: Token, now: int, deleted_by: str | None = None) -> Json:
+    made: Json = TokenSchema.of(token, state=token.state(now), deleted_by=actor_or_none(deleted_by))
     return made
 
 

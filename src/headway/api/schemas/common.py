@@ -194,5 +194,9 @@ def actor_json(text: str) -> Any:
     return ActorSchema.of(Actor.parse(text))
 
 
+def actor_or_none(text: str | None) -> Any:
+    return None if text is None else actor_json(text)
+
+
 def time_or_none(instant: int | None) -> str | None:
     return None if instant is None else instant_text(instant)

@@ -28,6 +28,8 @@ from headway.api.schemas.common import (
     Schema,
     Switch,
     actor_json,
+    actor_or_none,
+    given,
     strict,
     time_or_none,
 )
@@ -64,6 +66,8 @@ class TemplateSchema(Schema[Template]):
     description: str | None = _template(lambda template: template.fields.get("description"))
     open_params: list[str] = _template(lambda template: list(template.open_params))
     archived_at: Instant | None = _template(lambda template: time_or_none(template.archived_at))
+    deleted_at: Instant | None = _template(lambda template: time_or_none(template.archived_at))
+    deleted_by: ActorSchema | None = given()
     created_at: Instant = _template(lambda template: instant_text(template.created_at))
     created_by: ActorSchema = _template(lambda template: actor_json(template.created_by))
     version: int = _template(lambda template: template.version)
@@ -159,6 +163,8 @@ class ScheduleSchema(Schema[ShownSchedule]):
     sentence: str = _shown(lambda schedule: schedule.sentence)
     created_at: Instant = _shown(lambda schedule: instant_text(schedule.stored.created_at))
     created_by: ActorSchema = _shown(lambda schedule: actor_json(schedule.stored.created_by))
+    deleted_at: Instant | None = _shown(lambda schedule: time_or_none(schedule.stored.deleted_at))
+    deleted_by: ActorSchema | None = given()
     version: int = _shown(lambda schedule: schedule.stored.version)
 
 
@@ -173,11 +179,14 @@ def in_words(definition: Definition) -> str:
     return f"at {len(definition.times)} given times"
 
 
-def schedule_json(schedule: Schedule, templates: Mapping[str, int] | None = None) -> Json:
+def schedule_json(
+    schedule: Schedule, templates: Mapping[str, int] | None = None, deleted_by: str | None = None
+) -> Json:
     """Returns a schedule. `templates` maps the template names in it to ids."""
     # A definition that only a newer version can read is shown as stored, so that a list does not fail.
     facts: Json = schedule.parsed.facts() if schedule.readable else json.loads(schedule.definition)
-    made: Json = ScheduleSchema.of(ShownSchedule(schedule, facts, {**(templates or {}), **schedule.bound}))
+    shown = ShownSchedule(schedule, facts, {**(templates or {}), **schedule.bound})
+    made: Json = ScheduleSchema.of(shown, deleted_by=actor_or_none(deleted_by))
     return made
 
 
@@ -411,6 +420,11 @@ def _renamed(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 # --- functions ----------------------------------------------------------------------------------------------------
 
-template_json: Callable[[Template], Json] = TemplateSchema.of
+
+def template_json(template: Template, deleted_by: str | None = None) -> Json:
+    made: Json = TemplateSchema.of(template, deleted_by=actor_or_none(deleted_by))
+    return made
+
+
 tick_json: Callable[[Tick], Json] = TickSchema.of
 preview_json: Callable[[Preview], Json] = PreviewSchema.of

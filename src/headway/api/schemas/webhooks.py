@@ -19,6 +19,8 @@ from headway.api.schemas.common import (
     Schema,
     Words,
     actor_json,
+    actor_or_none,
+    given,
     strict,
     time_or_none,
 )
@@ -65,6 +67,8 @@ class WebhookSchema(Schema[Endpoint]):
     old_secret_until: Instant | None = _endpoint(lambda endpoint: time_or_none(endpoint.old_until))
     created_at: Instant = _endpoint(lambda endpoint: instant_text(endpoint.created_at))
     created_by: ActorSchema = _endpoint(lambda endpoint: actor_json(endpoint.created_by))
+    deleted_at: Instant | None = _endpoint(lambda endpoint: time_or_none(endpoint.deleted_at))
+    deleted_by: ActorSchema | None = given()
     version: int = _endpoint(lambda endpoint: endpoint.version)
 
 
@@ -77,9 +81,10 @@ class SecretSchema(TypedDict):
     secret: str
 
 
-def endpoint_json(endpoint: Endpoint, *, secret: bool = False) -> Json:
+def endpoint_json(endpoint: Endpoint, *, secret: bool = False, deleted_by: str | None = None) -> Json:
     """Returns a webhook. Only the answer that creates the secret contains it."""
-    made: Json = WebhookSchema.of(endpoint, **({"secret": endpoint.secret} if secret else {}))
+    shown = {"secret": endpoint.secret} if secret else {}
+    made: Json = WebhookSchema.of(endpoint, deleted_by=actor_or_none(deleted_by), **shown)
     return made
 
 

@@ -62,8 +62,8 @@ class HttpWebhooks:
     def __init__(self, link: Link) -> None:
         self.link = link
 
-    def page(self, limit: int, cursor: str | None) -> Json:
-        return self.link.get("/api/webhooks", limit=check_limit(limit), cursor=cursor)
+    def page(self, limit: int, cursor: str | None, *, deleted: bool = False) -> Json:
+        return self.link.get("/api/webhooks", deleted=deleted or None, limit=check_limit(limit), cursor=cursor)
 
     def shown(self, number: int) -> Json:
         return {**self.link.get(f"/api/webhooks/{number}"), "events_of": self.link.events(f"/api/webhooks/{number}")}

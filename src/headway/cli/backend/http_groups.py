@@ -68,8 +68,8 @@ class HttpSchedules:
     def _path(self, which: int | str) -> str:
         return f"{SCHEDULES}/{which if isinstance(which, int) else self.get(which)['schedule_id']}"
 
-    def page(self, limit: int, cursor: str | None) -> Json:
-        return self.link.get(SCHEDULES, limit=check_limit(limit), cursor=cursor)
+    def page(self, limit: int, cursor: str | None, *, deleted: bool = False) -> Json:
+        return self.link.get(SCHEDULES, deleted=deleted or None, limit=check_limit(limit), cursor=cursor)
 
     def get(self, which: int | str) -> Json:
         return found(self.link, SCHEDULES, which)

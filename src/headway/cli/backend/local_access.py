@@ -11,6 +11,9 @@ from headway.api.schemas.webhooks import delivery_json, endpoint_json, try_json
 from headway.cli.backend.base import after, cut
 from headway.cli.output import Json
 from headway.engine.client.tokens import any_token
+from headway.model.access.permissions import Token
+from headway.model.webhooks.webhook import Endpoint
+from headway.store import audit_views
 from headway.store.jobs import views as job_views
 from headway.store.paging import check_limit
 from headway.store.webhooks import endpoints
@@ -27,7 +30,12 @@ class LocalTokens:
 
     def page(self, limit: int, cursor: str | None) -> Json:
         found = self.backend.client.tokens.list(everywhere=True, after=after(cursor), limit=check_limit(limit) + 1)
-        return cut([token_json(token, self.backend.now()) for token in found], limit, "token_id")
+        return cut([self._json(token) for token in found], limit, "token_id")
+
+    def _json(self, token: Token) -> Json:
+        with self.backend.read() as tx:
+            by = audit_views.deleted_by(tx, "token", [token.id] if token.revoked_at is not None else [])
+        return token_json(token, self.backend.now(), by.get(token.id))
 
     def create(self, name: str, role: str, *, tenant: str | None, system: bool, expires: str | None) -> Json:
         owner = None if system else tenant or self.backend.client.tenant
@@ -35,7 +43,7 @@ class LocalTokens:
         return made_json(made, plain, self.backend.now())
 
     def revoke(self, number: int) -> Json:
-        return token_json(self.backend.client.tokens.revoke(number, everywhere=True), self.backend.now())
+        return self._json(self.backend.client.tokens.revoke(number, everywhere=True))
 
     def is_open(self) -> bool:
         return not any_token(self.backend.database)
@@ -75,15 +83,21 @@ class LocalWebhooks:
         self.backend = backend
         self.verbs = backend.client.webhooks
 
-    def page(self, limit: int, cursor: str | None) -> Json:
-        found = self.verbs.list(after=after(cursor), limit=check_limit(limit) + 1)
-        return cut([endpoint_json(endpoint) for endpoint in found], limit, "webhook_id")
+    def page(self, limit: int, cursor: str | None, *, deleted: bool = False) -> Json:
+        found = self.verbs.list(after=after(cursor), limit=check_limit(limit) + 1, deleted=deleted)
+        return cut([self._json(endpoint) for endpoint in found], limit, "webhook_id")
+
+    def _json(self, endpoint: Endpoint) -> Json:
+        with self.backend.read() as tx:
+            gone = [endpoint.id] if endpoint.deleted_at is not None else []
+            by = audit_views.deleted_by(tx, "webhook", gone)
+        return endpoint_json(endpoint, deleted_by=by.get(endpoint.id))
 
     def shown(self, number: int) -> Json:
         with self.backend.read() as tx:
-            endpoint = endpoints.find(tx, self.backend.tenant_id, number)
+            endpoint = endpoints.find(tx, self.backend.tenant_id, number, deleted=True)
             events = job_views.history(tx, "webhook", number)
-        return {**endpoint_json(endpoint), "events_of": [event_json(event) for event in events]}
+        return {**self._json(endpoint), "events_of": [event_json(event) for event in events]}
 
     def create(self, url: str, **fields: Any) -> Json:
         return endpoint_json(self.verbs.create(url, **fields), secret=True)
@@ -92,7 +106,7 @@ class LocalWebhooks:
         return endpoint_json(self.verbs.edit(number, **changes))
 
     def delete(self, number: int) -> Json:
-        return endpoint_json(self.verbs.delete(number))
+        return self._json(self.verbs.delete(number))
 
     def rotate(self, number: int) -> Json:
         return endpoint_json(self.verbs.rotate(number), secret=True)

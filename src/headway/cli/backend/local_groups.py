@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headway.api.schemas.groups import execution_json, group_json
@@ -12,8 +12,10 @@ from headway.cli.backend.base import after, cut
 from headway.cli.output import Json
 from headway.model.schedules.definition import Definition
 from headway.model.schedules.schedule import Schedule
+from headway.model.templates import Template
 from headway.model.values.times import instant_text
-from headway.store import templates
+from headway.store import audit_views, templates
+from headway.store.db import Tx
 from headway.store.groups import views as group_views
 from headway.store.jobs import views as job_views
 from headway.store.paging import check_limit
@@ -71,13 +73,13 @@ class LocalSchedules:
 
     def _json(self, schedule: Schedule) -> Json:
         with self.backend.read() as tx:
-            return schedule_json(schedule, templates.numbers(tx, self.backend.tenant_id, [schedule]))
+            return _in_json(tx, self.backend.tenant_id, [schedule])[0]
 
-    def page(self, limit: int, cursor: str | None) -> Json:
+    def page(self, limit: int, cursor: str | None, *, deleted: bool = False) -> Json:
+        read = schedules.deleted if deleted else schedules.listed
         with self.backend.read() as tx:
-            page = schedules.listed(tx, self.backend.tenant_id, limit=limit, cursor=cursor)
-            numbers = templates.numbers(tx, self.backend.tenant_id, page.items)
-        return {"items": [schedule_json(schedule, numbers) for schedule in page.items], "next": page.next}
+            page = read(tx, self.backend.tenant_id, limit=limit, cursor=cursor)
+            return {"items": _in_json(tx, self.backend.tenant_id, page.items), "next": page.next}
 
     def get(self, which: int | str) -> Json:
         return self._json(self.verbs.get(which))
@@ -90,13 +92,14 @@ class LocalSchedules:
     def shown(self, which: int | str) -> Json:
         tenant_id = self.backend.tenant_id
         with self.backend.read() as tx:
-            schedule = schedules.find(tx, tenant_id, which)
+            kept = isinstance(which, int)
+            schedule = schedules.find_kept(tx, tenant_id, int(which)) if kept else schedules.find(tx, tenant_id, which)
             recent = group_views.groups_page(tx, tenant_id, kind="execution", schedule_id=schedule.id, limit=5).items
-            numbers = templates.numbers(tx, tenant_id, [schedule])
+            (shown,) = _in_json(tx, tenant_id, [schedule])
             events = job_views.history(tx, "schedule", schedule.id)
         executions = [execution_json(view) for view in recent]
         more = {"executions": executions, "events": [event_json(event) for event in events]}
-        return {**schedule_json(schedule, numbers), **more}
+        return {**shown, **more}
 
     def zones(self, numbers: Iterable[int]) -> dict[int, str]:
         """Returns the current time zones of the schedules that this version can read, deleted ones included."""
@@ -146,6 +149,13 @@ class LocalSchedules:
         return {"items": [tick_json(tick) for tick in page.items], "next": page.next}
 
 
+def _in_json(tx: Tx, tenant_id: int, found: Sequence[Schedule]) -> list[Json]:
+    """Returns schedules with the actors that deleted them."""
+    numbers = templates.numbers(tx, tenant_id, found)
+    by = audit_views.deleted_by(tx, "schedule", [one.id for one in found if one.deleted_at is not None])
+    return [schedule_json(schedule, numbers, by.get(schedule.id)) for schedule in found]
+
+
 def times_json(definition: Definition, items: list[Json], **about: object) -> Json:
     """Returns the next times of a definition, with its time zone and its sentence."""
     return {**about, "timezone": definition.timezone, "sentence": in_words(definition), "items": items, "next": None}
@@ -158,18 +168,24 @@ class LocalTemplates:
         self.backend = backend
         self.verbs = backend.client.templates
 
+    def _json(self, template: Template) -> Json:
+        with self.backend.read() as tx:
+            gone = [template.id] if template.archived_at is not None else []
+            by = audit_views.deleted_by(tx, "template", gone)
+        return template_json(template, by.get(template.id))
+
     def page(self, limit: int, cursor: str | None, *, archived: bool) -> Json:
         found = self.verbs.list(after=after(cursor), archived=archived, limit=check_limit(limit) + 1)
-        return cut([template_json(template) for template in found], limit, "template_id")
+        return cut([self._json(template) for template in found], limit, "template_id")
 
     def get(self, which: int | str) -> Json:
-        return template_json(self.verbs.get(which))
+        return self._json(self.verbs.get(which))
 
     def shown(self, which: int | str) -> Json:
         with self.backend.read() as tx:
             template = templates.find(tx, self.backend.tenant_id, which)
             events = job_views.history(tx, "template", template.id)
-        return {**template_json(template), "events": [event_json(event) for event in events]}
+        return {**self._json(template), "events": [event_json(event) for event in events]}
 
     def create(self, name: str, task: str, **fields: Any) -> Json:
         return template_json(self.verbs.create(name, task, **fields))
@@ -178,4 +194,4 @@ class LocalTemplates:
         return template_json(self.verbs.edit(number, if_version=if_version, **changes))
 
     def archive(self, which: int | str) -> Json:
-        return template_json(self.verbs.archive(which))
+        return self._json(self.verbs.archive(which))

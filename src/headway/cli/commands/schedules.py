@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from headway.cli.output import Json
 
 schedules = family("List, create, enable, disable, run and backfill schedules.")
+Deleted = Annotated[bool, typer.Option("--deleted", help="List the deleted ones instead.")]
 Count = Annotated[int, typer.Option("--count", "-n", metavar="N", help="Number of times to show.")]
 
 
 @command(schedules, "ls")
-def ls(call: Invocation, limit: Limit = 20, cursor: Cursor = None) -> None:
+def ls(call: Invocation, limit: Limit = 20, cursor: Cursor = None, deleted: Deleted = False) -> None:
     """List schedules by name, with their state, next time and last time."""
     from headway.cli.tables.schedules import schedule_table
 
@@ -34,7 +35,7 @@ def ls(call: Invocation, limit: Limit = 20, cursor: Cursor = None) -> None:
         "or several, from a file: headway apply FILE; from a crontab: headway schedules import FILE",
     )
     with call.backend() as backend:
-        page, now = backend.schedules.page(limit, cursor), backend.now()
+        page, now = backend.schedules.page(limit, cursor, deleted=deleted), backend.now()
     call.out.page(page, lambda found: schedule_table(found, now), empty=empty)
 
 

@@ -14,6 +14,7 @@ import typer
 
 from headway.cli.command import Invocation, command, family
 from headway.cli.commands.jobs import Cursor, Limit
+from headway.cli.commands.schedules import Deleted
 
 if TYPE_CHECKING:
     from headway.cli.backend.base import Backend
@@ -33,13 +34,13 @@ LOOK_SECONDS = 0.1
 
 
 @command(webhooks, "ls")
-def ls(call: Invocation, limit: Limit = 20, cursor: Cursor = None) -> None:
+def ls(call: Invocation, limit: Limit = 20, cursor: Cursor = None, deleted: Deleted = False) -> None:
     """List webhooks, the oldest first."""
     from headway.cli.tables.webhooks import endpoint_table
 
     create = "create one: headway webhooks create https://example.org/hook --event 'job.run.*'"
     with call.backend() as backend:
-        page = backend.webhooks.page(limit, cursor)
+        page = backend.webhooks.page(limit, cursor, deleted=deleted)
     call.out.page(page, endpoint_table, empty=("no webhooks yet", create))
 
 

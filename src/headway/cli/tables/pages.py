@@ -37,6 +37,14 @@ def created(found: Json, now: int) -> str:
     return f"{when(found['created_at'], now)} by {actor(found['created_by'])}"
 
 
+def deleted(found: Json, now: int) -> str | None:
+    """Describes when a thing was deleted, and by which actor; None for a thing that exists."""
+    if found["deleted_at"] is None:
+        return None
+    by = f" by {actor(found['deleted_by'])}" if found["deleted_by"] is not None else ""
+    return f"{when(found['deleted_at'], now)}{by}"
+
+
 def compact(value: object) -> str:
     """Returns JSON text in the format in which it is stored."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headway.cli.output import Json, paragraph, styled, table
 from headway.cli.tables.groups import word
-from headway.cli.tables.pages import created, pairs
+from headway.cli.tables.pages import created, deleted, pairs
 from headway.cli.tables.times import about, age, local, moment, relative
 from headway.clock import SECOND
 from headway.model.values.times import duration_text
@@ -39,6 +39,8 @@ def schedule_table(schedules: Iterable[Json], now: int) -> Table:
 
 
 def _state(schedule: Json) -> Text:
+    if schedule["deleted_at"] is not None:
+        return styled("deleted", "dim")
     return styled("enabled", "green") if schedule["enabled"] else styled("disabled", "yellow")
 
 
@@ -73,6 +75,7 @@ def schedule_page(schedule: Json, now: int) -> Table:
             ("note", schedule["note"]),
             ("origin", schedule["origin"]),
             ("created", created(schedule, now)),
+            ("deleted", deleted(schedule, now)),
         ]
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from headway.cli.output import Json, styled, table
-from headway.cli.tables.pages import created, pairs
+from headway.cli.tables.pages import created, deleted, pairs
 from headway.cli.tables.times import when
 from headway.model.templates import OPTIONS
 
@@ -38,6 +38,7 @@ def template_page(template: Json, now: int) -> Table:
             ("open params", ", ".join(template["open_params"])),
             ("version", str(template["version"])),
             ("created", created(template, now)),
+            ("deleted", deleted(template, now)),
             ("archived", when(template["archived_at"], now)),
         ]
     )

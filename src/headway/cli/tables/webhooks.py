@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from headway.cli.output import Json, styled, table
-from headway.cli.tables.pages import created, pairs
+from headway.cli.tables.pages import created, deleted, pairs
 from headway.cli.tables.times import age, when
 from headway.model.values.times import duration_text
 
@@ -52,6 +52,7 @@ def endpoint_page(endpoint: Json, now: int) -> Table:
             ("old secret until", when(endpoint["old_secret_until"], now)),
             ("version", str(endpoint["version"])),
             ("created", created(endpoint, now)),
+            ("deleted", deleted(endpoint, now)),
         ]
     )
 

@@ -28,7 +28,7 @@ from headway.model.schedules.schedule import Schedule
 from headway.model.values.json import from_json
 from headway.model.values.refuse import refuse
 from headway.model.values.times import instant_text
-from headway.store import templates
+from headway.store import audit_views, templates
 from headway.store.groups import views as group_views
 from headway.store.jobs import views as job_views
 from headway.store.schedules import schedules
@@ -81,7 +81,8 @@ def ls(page: PageRequest) -> Response:
 @pages.get("/schedules/{schedule_id:int}")
 def show(page: PageRequest, schedule_id: int) -> Response:
     with page.read() as tx:
-        one = schedules.find(tx, page.tenant_id, schedule_id)
+        one = schedules.find_kept(tx, page.tenant_id, schedule_id)
+        by = audit_views.deleted_by(tx, "schedule", [one.id] if one.deleted_at is not None else [])
         numbers = templates.numbers(tx, page.tenant_id, [one])
         recent = group_views.groups_page(tx, page.tenant_id, kind="execution", schedule_id=one.id, limit=RECENT)
         ledger = schedules.ledger(tx, one.id, limit=RECENT)
@@ -99,7 +100,8 @@ def show(page: PageRequest, schedule_id: int) -> Response:
         outlook=text_schedules.outlook(one, page.now, active=active),
         why_off=None if one.enabled else switched.get("reason"),
         active=active,
-        ahead=coming(page, one),
+        ahead=coming(page, one) if one.deleted_at is None else [],
+        deleted_by=Actor.parse(by[one.id]).identified if one.id in by else None,
         clock=clock,
         brief=brief,
         plain=plain,
@@ -119,7 +121,7 @@ def show(page: PageRequest, schedule_id: int) -> Response:
 @pages.get("/schedules/{schedule_id:int}/ticks")
 def ticks(page: PageRequest, schedule_id: int) -> Response:
     with page.read() as tx:
-        one = schedules.find(tx, page.tenant_id, schedule_id)
+        one = schedules.find_kept(tx, page.tenant_id, schedule_id)
         ledger = schedules.ledger(tx, one.id, limit=LISTED, cursor=page.asked.given("cursor"))
     return page.render("schedule_ticks.html", one=one, zone=zone(one), ledger=ledger, says=text_schedules)
 

@@ -336,9 +336,11 @@ class Schedules:
             return schedules.find(tx, self.client.tenant_id, which)
 
     def ticks(self, which: int | str, *, limit: int = 50, cursor: str | None = None) -> Page[Tick]:
-        """Returns the ledger of a schedule, latest nominal times first."""
+        """Returns the ledger of a schedule, latest nominal times first. By number also of a deleted one."""
         with self.client.database.read() as tx:
-            schedule = schedules.find(tx, self.client.tenant_id, which)
+            tenant_id = self.client.tenant_id
+            kept = isinstance(which, int)
+            schedule = schedules.find_kept(tx, tenant_id, int(which)) if kept else schedules.find(tx, tenant_id, which)
             return schedules.ledger(tx, schedule.id, limit=limit, cursor=cursor)
 
     def preview(self, what: int | str | Mapping[str, object] | Definition, count: int = 5) -> list[Preview]:

@@ -161,9 +161,10 @@ class Webhooks:
                 return found
             time.sleep(LOOK_SECONDS)
 
-    def get(self, number: int) -> Endpoint:
+    def get(self, number: int, *, deleted: bool = False) -> Endpoint:
+        """Returns a webhook; with `deleted` also a deleted one."""
         with self.client.database.read() as tx:
-            return endpoints.find(tx, self.client.tenant_id, number)
+            return endpoints.find(tx, self.client.tenant_id, number, deleted=deleted)
 
     # --- for jobs with a webhook_url of their own ---
 
@@ -209,7 +210,7 @@ class Webhooks:
         tenant_id = self.client.tenant_id
         with self.client.database.read() as tx:
             if webhook is not None:
-                endpoints.find(tx, tenant_id, webhook)
+                endpoints.find(tx, tenant_id, webhook, deleted=True)
             if job is not None:
                 jobs.find(tx, job, tenant_id)
             return delivery_views.page(
@@ -246,9 +247,10 @@ class Webhooks:
             look="headway webhooks deliveries ID",
         )
 
-    def list(self, *, after: int = 0, limit: int = 200) -> list[Endpoint]:
+    def list(self, *, after: int = 0, limit: int = 200, deleted: bool = False) -> list[Endpoint]:
+        """Returns the webhooks, or the deleted ones."""
         with self.client.database.read() as tx:
-            return endpoints.page(tx, self.client.tenant_id, after=after, limit=limit)
+            return endpoints.page(tx, self.client.tenant_id, after=after, limit=limit, deleted=deleted)
 
 
 def _check_status(status: str | None) -> None:

@@ -154,6 +154,11 @@ def find(tx: Tx, tenant_id: int, which: int | str) -> Schedule:
     return _schedule(found[0])
 
 
+def find_kept(tx: Tx, tenant_id: int, number: int) -> Schedule:
+    """Finds a schedule by number, a deleted one too."""
+    return kept(tx, tenant_id, [number]).get(number) or find(tx, tenant_id, number)
+
+
 def _first(tx: Tx, tenant_id: int) -> list[Row]:
     return tx.run("schedules_after", tenant_id=tenant_id, after="", limit=SUGGESTED_FROM)
 
@@ -206,6 +211,13 @@ def listed(tx: Tx, tenant_id: int, *, limit: int = 50, cursor: str | None = None
             raise BadInput("cursor is not valid", hint="list again without a cursor", field="cursor")
         after = known[number].name
     found = page(tx, tenant_id, after=after, limit=check_limit(limit) + 1)
+    return Page(found[:limit], make_cursor(found[limit - 1].id) if len(found) > limit else None)
+
+
+def deleted(tx: Tx, tenant_id: int, *, limit: int = 50, cursor: str | None = None) -> Page[Schedule]:
+    """Returns a page of deleted schedules, the last made first."""
+    rows = tx.run("deleted_schedules", tenant_id=tenant_id, before=read_cursor(cursor), limit=check_limit(limit) + 1)
+    found = [_schedule(row) for row in rows]
     return Page(found[:limit], make_cursor(found[limit - 1].id) if len(found) > limit else None)
 
 

@@ -11,6 +11,11 @@ select {json_ids} from (select id from hw_event
 select {json_ids} from (select id from hw_event where thing_id = :thing_id and thing = :thing and tenant_id = :tenant_id
   and id < :before and id >= :floor order by version desc limit :limit) w;
 
+-- name: deletions_of
+-- The events that deleted, archived or revoked these things.
+select e.thing_id, e.actor from {ids} i join hw_event e on e.thing_id = i.id and e.thing = :thing
+where e.kind in ('schedule.deleted', 'webhook.deleted', 'token.revoked', 'template.archived') order by e.thing_id, e.version;
+
 -- name: pick_events
 -- Those of these events that match.
 select id, kind, thing, thing_id, version, status, at, actor, fence, data, tenant_id from hw_event

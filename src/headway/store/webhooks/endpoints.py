@@ -52,10 +52,10 @@ def insert(tx: Tx, tenant_id: int, *, actor: Actor, **fields: object) -> Endpoin
     return made
 
 
-def find(tx: Tx, tenant_id: int, number: int) -> Endpoint:
-    """Finds an endpoint. A deleted one raises NotFound."""
+def find(tx: Tx, tenant_id: int, number: int, *, deleted: bool = False) -> Endpoint:
+    """Finds an endpoint. A deleted one raises NotFound, unless `deleted` is given."""
     found = [Endpoint(*row) for row in tx.run("endpoint_by_id", id=number)]
-    if not found or found[0].tenant_id != tenant_id or found[0].deleted_at is not None:
+    if not found or found[0].tenant_id != tenant_id or (found[0].deleted_at is not None and not deleted):
         raise NotFound(f"there is no webhook {number}", noun="webhook", code="unknown_webhook")
     return found[0]
 
@@ -79,9 +79,10 @@ def some(tx: Tx, ids: Collection[int]) -> dict[int, Endpoint]:
     return {one.id: one for one in (Endpoint(*row) for row in found)}
 
 
-def page(tx: Tx, tenant_id: int, *, after: int = 0, limit: int = 50) -> list[Endpoint]:
-    """Lists endpoints in the order of their creation."""
-    return [Endpoint(*row) for row in tx.run("endpoints_after", tenant_id=tenant_id, after=after, limit=limit)]
+def page(tx: Tx, tenant_id: int, *, after: int = 0, limit: int = 50, deleted: bool = False) -> list[Endpoint]:
+    """Lists endpoints in the order of their creation, or the deleted ones."""
+    statement = "deleted_endpoints" if deleted else "endpoints_after"
+    return [Endpoint(*row) for row in tx.run(statement, tenant_id=tenant_id, after=after, limit=limit)]
 
 
 def failing(tx: Tx, tenant_id: int, limit: int) -> list[Endpoint]:

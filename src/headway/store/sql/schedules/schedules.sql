@@ -46,6 +46,11 @@ select {schedule_columns} from hw_schedule s where s.id = :id {for_update};
 -- Schedules by name.
 select {schedule_columns} from hw_schedule s where s.tenant_id = :tenant_id and s.deleted_at is null and s.name > :after order by s.name limit :limit;
 
+-- name: deleted_schedules
+-- Deleted schedules, the last made first.
+select {schedule_columns} from hw_schedule s where s.tenant_id = :tenant_id and s.deleted_at is not null and s.id < :before
+order by s.id desc limit :limit;
+
 -- name: upcoming_schedules
 -- Schedules by their next tick.
 select {schedule_columns} from hw_schedule s where s.tenant_id = :tenant_id and s.next_at is not null order by s.next_at, s.id limit :limit;

@@ -29,6 +29,11 @@ select {endpoint_columns} from hw_endpoint e where e.id in {ids} order by e.id {
 select {endpoint_columns} from hw_endpoint e where e.tenant_id = :tenant_id and e.deleted_at is null and e.id > :after
 order by e.id limit :limit;
 
+-- name: deleted_endpoints
+-- A tenant's deleted endpoints in the order of their creation.
+select {endpoint_columns} from hw_endpoint e where e.tenant_id = :tenant_id and e.deleted_at is not null and e.id > :after
+order by e.id limit :limit;
+
 -- name: endpoints_of
 select {endpoint_columns} from hw_endpoint e where e.id in {ids};
 
