@@ -8,7 +8,7 @@ from fastapi import Query, Response
 
 from headway.api.http.query import LARGEST, Cursor, Limit
 from headway.api.http.routing import Here, RequestContext, Routes, answer
-from headway.api.schemas.common import PageSchema
+from headway.api.schemas.common import MOST_TIME, PageSchema
 from headway.api.schemas.jobs import EventSchema, event_json
 from headway.model.audit import AuditFilter
 from headway.model.event import Event
@@ -25,8 +25,8 @@ def ls(
     thing: Annotated[str | None, Query(max_length=50, description="Like schedule, token, lane or job")] = None,
     thing_id: Annotated[int | None, Query(ge=0, le=LARGEST, description="With `thing`: all events of it")] = None,
     kind: Annotated[str | None, Query(max_length=100, description="Like token.created")] = None,
-    since: Annotated[str | None, Query(description="At or after, RFC 3339")] = None,
-    until: Annotated[str | None, Query(description="Before, RFC 3339")] = None,
+    since: Annotated[str | None, Query(max_length=MOST_TIME, description="At or after, RFC 3339")] = None,
+    until: Annotated[str | None, Query(max_length=MOST_TIME, description="Before, RFC 3339")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
