@@ -10,6 +10,7 @@ from headway.app import App
 from headway.cli.output import json_text
 from headway.cli.stderr_log import VisibleFormatter
 from headway.testing import drain
+from tests.docs.test_cli_documented import COMMANDS
 from tests.support.cli import Here
 
 # Colours and a title by one byte, a line that is written backwards, a line break that only some programs know.
@@ -50,6 +51,24 @@ def test_no_command_prints_a_character_that_a_terminal_obeys(cli: Here, app: App
             found += EVIL in json.dumps(said.data, ensure_ascii=False) if more and said.out.startswith("{") else 0
             found += r"\u009b31m" in said.out
     assert found >= 5, "the text was there, escaped"
+
+
+def test_no_list_of_any_noun_prints_a_character_that_a_terminal_obeys(cli: Here, app: App) -> None:
+    """Each `ls` of the command tree, also of a noun that is added later."""
+    greet = {"task": "shop.greet", "params": {"name": EVIL}}
+    app.enqueue("shop.greet", {"name": EVIL}, target="desk")
+    app.client.schedules.create("nightly", {"cron": "0 3 * * *", "steps": [greet], "note": EVIL})
+    app.client.templates.create("greeting", "shop.greet", description=EVIL)
+    app.client.webhooks.create("https://example.org/hook", description=EVIL)
+    app.client.pause_target("desk", note=EVIL)
+    app.client.tokens.create("ada", "viewer", tenant="default")
+    lists = [path.split() for path in COMMANDS if path.split()[-1] == "ls"]
+    assert len(lists) >= 10
+    for path in lists:
+        for more in ((), ("--json",)):
+            said = cli(*path, *more)
+            assert said.code == 0, (path, said)
+            assert not OBEYED.search(said.out + said.err), (path, more, said)
 
 
 def test_json_says_the_same_escaped() -> None:
