@@ -45,7 +45,7 @@ def test_backup_and_restore(cli: Here, app: App, pg_programs: None) -> None:
     restored = cli("db", "restore", "copy.backup", "--yes", "--json").done().data
     assert [job["params"] for job in cli("jobs", "ls", "--json").data["items"]] == [{"name": "kept"}]
     assert cli("verify", "--json").done().data["findings"] == []
-    assert app.enqueue("shop.greet", {"name": "goes on"}).id == 2
+    assert app.enqueue("shop.greet", {"name": "goes on"}).id == 3, "a client may know job 2, which is lost"
     if restored["kept"]:
         assert len(cli("jobs", "ls", "--json", database=restored["kept"]).data["items"]) == 2
 

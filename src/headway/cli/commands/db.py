@@ -136,6 +136,7 @@ def restore(
 ) -> int:
     """Replace the database by a backup. Refused while a worker is alive; the former file is kept beside the new one."""
     from headway.cli.database import backup as database_backup
+    from headway.cli.database import numbers
     from headway.cli.database.open import is_file, shown
     from headway.errors import NotFound
 
@@ -150,7 +151,9 @@ def restore(
         kept = _restore_file(settings, file, question, yes=yes)
     else:
         confirm(question, yes=yes)
+        last = numbers.given(settings)
         database_backup.restore_postgres(settings.database, file)
+        numbers.go_on_after(settings.database, last)
         kept = None
     outcome = f"{shown(settings)} was restored from {file}" + (f"; its former state is {kept}" if kept else "")
     done = {"database": shown(settings), "restored": str(file), "kept": kept, "warning": both}
@@ -198,10 +201,12 @@ def _try(call: Invocation, settings: Settings, file: Path) -> int:
 
 def _restore_file(settings: Settings, file: Path, question: str, *, yes: bool) -> str | None:
     from headway.cli.database import backup as database_backup
+    from headway.cli.database import numbers
 
     copy = database_backup.checked_copy(settings, file)
     try:
         confirm(question, yes=yes)
+        numbers.go_on_after(str(copy), numbers.given(settings))
         return database_backup.restore_file(settings, copy)
     finally:
         database_backup.drop(copy)

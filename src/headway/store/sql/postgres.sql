@@ -11,6 +11,12 @@ select pg_advisory_xact_lock(7236838302);
 -- name: try_claim_lock
 select pg_try_advisory_xact_lock(7236838302);
 
+-- name: job_numbers
+select last_value from hw_job_id;
+
+-- name: raise_job_numbers
+select setval('hw_job_id', greatest(cast(:number as bigint), (select last_value from hw_job_id)));
+
 -- name: pin_plans
 -- For this transaction only, because a pooler may share the session. Statistics of a queue are always out of date, and
 -- these settings keep the planner on the indexes made for these statements.

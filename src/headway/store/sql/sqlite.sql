@@ -25,6 +25,14 @@ select j.bucket_id, -j.priority, j.position, j.created_at, j.id, j.group_id, j.s
   select k.id from hw_job k where k.bucket_id = b.value and k.gate = 1
   order by k.priority desc, k.position, k.created_at, k.id limit (:limit + 0));
 
+-- name: job_numbers
+-- The last number that was given to a job.
+select value from hw_counter where name = 'job';
+
+-- name: raise_job_numbers
+-- Goes on after this number at least.
+update hw_counter set value = max(value, :number) where name = 'job';
+
 -- name: next_position
 -- The end of the queue, without a search.
 update hw_counter set value = value + 1 where name = 'job' returning value << 20;
