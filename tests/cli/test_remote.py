@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from headway import Context
 from headway.cli.backend.base import Backend
 from headway.cli.backend.connection import Link, clock_ahead
 from headway.cli.backend.http import HttpBackend
@@ -25,7 +26,7 @@ from headway.clock import SECOND
 from headway.model.jobs.filter import JobFilter
 from headway.model.jobs.states import State
 from headway.testing import drain, isolated
-from tests.support import shop
+from tests.support import service, shop
 from tests.support.cli import Answer, Here, until
 from tests.support.deadlines import join
 from tests.support.receivers import Receiver
@@ -33,6 +34,8 @@ from tests.support.service import Site, running
 from tests.support.wiretap import tapped
 
 _SPAN = re.compile(r"\b\d+(?:\.\d+)? ?(?:ms|[smhd])\b")
+TRUE = {"task": "command", "params": {"argv": ["true"]}}
+ARGV = json.dumps(TRUE["params"])
 # What goes on while one looks twice.
 _MOVING = ("beat_at", "lease_expires_at", "at", "finished_since", "start_estimate", "database", "server")
 
@@ -85,7 +88,7 @@ def same(here: Here, there: There, *args: object) -> None:
     assert words(remote) == words(local), args
     local, remote = here(*args, "--json"), there(*args, "--json")
     assert (remote.code, remote.err) == (local.code, local.err), args
-    if args[1] == "logs":
+    if args[1:2] == ("logs",):
         assert remote.records == local.records
     else:
         assert still(remote.data) == still(local.data), args
@@ -152,6 +155,9 @@ def test_looking_says_the_same(cli: Here, site: Site, there: There) -> None:
         ("templates", "ls"),
         ("templates", "show", "fog"),
         ("limits", "ls"),
+        ("stats",),
+        ("tenants", "show", "default"),
+        ("jobs", "artifacts", 1),
         ("workers", "ls"),
         ("tokens", "ls"),
         ("webhooks", "ls"),
@@ -266,6 +272,63 @@ def test_doing(cli: Here, site: Site, there: There) -> None:
     there("schedules", "delete", "hourly", "--yes").done()
     there("templates", "archive", "fog").done()
     assert cli("schedules", "ls", "--json").data["items"] == []
+
+
+def test_verbs_that_take_a_body_or_a_name(cli: Here, site: Site, there: There) -> None:
+    (cli.folder / "batch.json").write_text(json.dumps({"jobs": [TRUE] * 2}))
+    members = [{**TRUE, "stage": n} for n in (0, 1)]
+    (cli.folder / "group.json").write_text(json.dumps({"name": "pair", "mode": "staged", "jobs": members}))
+    both: tuple[Callable[..., Answer], ...] = (cli, there)
+    for on in both:
+        ids = [int(line) for line in on("jobs", "batch", "batch.json").done().out.split()]
+        assert len(ids) == 2
+        assert sorted(on("queue", "reorder", ids[1], ids[0], "--json").done().data["moved"]) == ids
+        made = on("groups", "create", "group.json", "--json").done().data
+        assert (made["name"], made["mode"], made["stages"]) == ("pair", "staged", 2)
+        on("schedules", "create", "each", "--interval", "1h", "--task", "command", "--params", ARGV).done()
+        edited = on("schedules", "edit", "each", "--cron", "0 3 * * *", "--note", "later", "--json").done().data
+        assert (edited["cron"], edited["interval"], edited["note"]) == ("0 3 * * *", None, "later")
+        assert on("schedules", "edit", "each", "--note", "none", "--json").done().data["note"] is None
+        on("schedules", "delete", "each", "--yes").done()
+        job = on("run", "command", "--params", ARGV, "--webhook-url", "https://example.org/x", "--json").done().data
+        assert job["status"] == "QUEUED"
+        assert "no change given" in on("schedules", "edit", "each").err
+        assert "cannot be read" in on("jobs", "batch", "missing.json").err
+    refused = [on("groups", "create", "batch.json") for on in (cli, there)]
+    assert [answer.code for answer in refused] == [0, 0]
+    (cli.folder / "bad.json").write_text('{"jobs": [{"colour": 1}]}')
+    assert [on("jobs", "batch", "bad.json").code for on in (cli, there)] == [2, 2]
+    names = {task["task"] for task in there("tasks", "ls", "--json").done().data["items"]}
+    assert {"shop.greet", "command"} <= names
+    there_called = there("call", "shop.greet", "name=Ada").done().data
+    # The app of this process is the server's own here, and ends with the command.
+    assert cli("call", "shop.greet", "name=Ada", "--app", "tests.support.shop:app").done().data == there_called
+
+
+def test_files_are_listed_and_downloaded_but_never_overwritten(cli: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cli.database is not None
+    files = cli.folder / "files"
+    monkeypatch.setenv("HEADWAY_ARTIFACTS", str(files))
+    app = service.shop(cli.database, artifacts=str(files))
+
+    @app.task("attaches")
+    async def attaches(ctx: Context) -> None:
+        (cli.folder / "story.md").write_text("Fog")
+        ctx.attach(cli.folder / "story.md")
+
+    with app, running(app) as site:
+        app.enqueue("attaches")
+        site.drain()
+        both: tuple[Callable[..., Answer], ...] = (cli, There(cli, site.url))
+        for n, on in enumerate(both):
+            (found,) = on("jobs", "artifacts", 1, "--json").done().data["items"]
+            assert (found["name"], found["size"]) == ("story.md", 3)
+            place = cli.folder / f"fog{n}.md"
+            assert on("jobs", "artifacts", 1, "story.md", "--to", place).done().out.strip() == str(place)
+            assert place.read_text() == "Fog"
+            refused = on("jobs", "artifacts", 1, "story.md", "--to", place)
+            assert (refused.code, "exists already" in refused.err) == (2, True)
+            assert on("jobs", "artifacts", 1, "nothing.md").code == 3
 
 
 def test_many_by_filter_and_a_target_that_is_let_go(cli: Here, site: Site, there: There) -> None:

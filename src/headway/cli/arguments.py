@@ -32,7 +32,15 @@ def params(pairs: Sequence[str], given: str | None) -> dict[str, Any]:
     return {**whole, **named}
 
 
-def _text_of(given: str) -> str | bytes:
+def body(file: str) -> dict[str, Any]:
+    """Reads a JSON object from a file, or from stdin for `-`."""
+    found = from_json(_text_of(file if file == "-" else f"@{file}", "FILE"), field="file")
+    if not isinstance(found, dict):
+        raise BadInput('the file must hold a JSON object, like {"jobs": [{"task": "story.generate"}]}', field="file")
+    return found
+
+
+def _text_of(given: str, option: str = "--params") -> str | bytes:
     if given == "-":
         return sys.stdin.buffer.read(_MOST)
     if not given.startswith("@"):
@@ -41,7 +49,7 @@ def _text_of(given: str) -> str | bytes:
         with open(Path(given[1:]), "rb") as file:
             return file.read(_MOST)
     except OSError as error:
-        raise BadInput(f"--params: {given[1:]} cannot be read ({error.strerror}): name another file") from None
+        raise BadInput(f"{option}: {given[1:]} cannot be read ({error.strerror}): name another file") from None
 
 
 def value(text: str, *, field: str) -> Any:

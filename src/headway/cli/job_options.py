@@ -81,11 +81,18 @@ class NewJobOptions(StoredOptions):
         str | None, typer.Option(metavar="TEXT", help="Uniqueness key; one unfinished job per task and key.")
     ] = None
     hold: Annotated[bool, typer.Option("--hold", help="Create the job on hold; `jobs resume` lets it start.")] = False
+    webhook_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Address that receives the events of the job.")
+    ] = None
+    webhook_event: Annotated[
+        list[str], typer.Option(metavar="KIND", help="Event for --webhook-url, like job.run.failed; may be repeated.")
+    ] = field(default_factory=list)
 
     def for_template(self) -> dict[str, Any]:
         """Returns the given options of a job of a template."""
         own = {"delay": self.delay, "not_before": self.not_before, "expires_at": self.expires_at, "key": self.key}
-        return self.fields() | present({**own, "hold": self.hold or None})
+        hook = {"webhook_url": self.webhook_url, "webhook_events": self.webhook_event or None}
+        return self.fields() | present({**own, **hook, "hold": self.hold or None})
 
     def for_task(self) -> dict[str, Any]:
         """Returns the given options in the form that `using()` takes."""

@@ -18,8 +18,9 @@ _REGISTERED = {
     f"{_COMMANDS}.up": ("up", "work"),
     f"{_COMMANDS}.dev": ("dev",),
     f"{_COMMANDS}.run": ("run", "sh"),
+    f"{_COMMANDS}.call": ("call",),
     f"{_COMMANDS}.hold": ("hold",),
-    f"{_COMMANDS}.status": ("status", "top", "verify", "version"),
+    f"{_COMMANDS}.status": ("status", "stats", "top", "verify", "version"),
     f"{_COMMANDS}.apply": ("apply",),
     f"{_COMMANDS}.doctor": ("doctor",),
 }
@@ -37,6 +38,7 @@ _FAMILIES = {
     "events": f"{_COMMANDS}.events",
     "limits": f"{_COMMANDS}.limits",
     "reservations": f"{_COMMANDS}.reservations",
+    "tasks": f"{_COMMANDS}.tasks",
     "tokens": f"{_COMMANDS}.tokens",
     "tenants": f"{_COMMANDS}.tenants",
     "workers": f"{_COMMANDS}.status",

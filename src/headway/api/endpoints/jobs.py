@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 from fastapi import Query, Response
 
@@ -67,7 +67,14 @@ def create(here: Here, body: NewJobBody) -> Response:
     return here.make_once(work, render, body.model_dump())
 
 
-def new_job(here: RequestContext, client: Client, given: Mapping[str, Any], **fixed: Any) -> NewJob:
+class Traced(Protocol):
+    """A caller whose trace continues in the jobs that it creates."""
+
+    @property
+    def trace(self) -> Mapping[str, Any]: ...
+
+
+def new_job(here: Traced, client: Client, given: Mapping[str, Any], **fixed: Any) -> NewJob:
     """Builds a job from a body; the client refuses one that the visitor may not create."""
     options = {name: value for name, value in given.items() if name not in ("task", "template_id", "params")}
     options.update(fixed, **here.trace)
@@ -90,11 +97,11 @@ def batch(here: Here, body: NewBatchBody) -> Response:
     """
     members = body.members()
     if body.mode is None:
-        _refuse_steps(members, body)
+        refuse_steps(members, body)
 
     def work(client: Client) -> Any:
         if body.mode is None:
-            return [job_id for job_id, _ in client.enqueue_many(_new_jobs(here, client, members))]
+            return [job_id for job_id, _ in client.enqueue_many(new_jobs(here, client, members))]
         return {"group_id": client.groups.create(group_of(here, client, body, members))}
 
     def render(made: Any) -> Response:
@@ -110,7 +117,7 @@ def batch(here: Here, body: NewBatchBody) -> Response:
     return here.make_once(work, render, body.model_dump())
 
 
-def _new_jobs(here: RequestContext, client: Client, members: Sequence[Mapping[str, Any]]) -> list[NewJob]:
+def new_jobs(here: Traced, client: Client, members: Sequence[Mapping[str, Any]]) -> list[NewJob]:
     made = []
     for n, member in enumerate(members):
         with at(f"jobs[{n}]"):
@@ -118,7 +125,8 @@ def _new_jobs(here: RequestContext, client: Client, members: Sequence[Mapping[st
     return made
 
 
-def _refuse_steps(members: Sequence[Mapping[str, Any]], body: NewBatchBody) -> None:
+def refuse_steps(members: Sequence[Mapping[str, Any]], body: NewBatchBody) -> None:
+    """Refuses fields of a group in a batch of independent jobs."""
     for n, member in enumerate(members):
         for name in _STEP_FIELDS:
             if name in member:
@@ -128,10 +136,10 @@ def _refuse_steps(members: Sequence[Mapping[str, Any]], body: NewBatchBody) -> N
             raise BadInput(f"{name} is for a group: give a mode too", field=name)
 
 
-def group_of(here: RequestContext, client: Client, body: Any, members: Sequence[Mapping[str, Any]]) -> NewGroup:
+def group_of(here: Traced, client: Client, body: Any, members: Sequence[Mapping[str, Any]]) -> NewGroup:
     """Builds a group; the mode decides the stages, unless it is `staged`."""
     mode = body.mode or "sequential"
-    jobs = _new_jobs(here, client, [_without(member, "name", "stage") for member in members])
+    jobs = new_jobs(here, client, [_without(member, "name", "stage") for member in members])
     names = unique_names([member.get("name") or job.task for member, job in zip(members, jobs, strict=True)])
     stages = [_stage(mode, n, member) for n, member in enumerate(members)]
     made = tuple(NewMember(*parts) for parts in zip(jobs, stages, names, strict=True))

@@ -6,15 +6,21 @@ from headway.api.http.routing import RequestContext
 from headway.api.schemas.common import Json
 from headway.api.schemas.system import task_json
 from headway.engine.client.client import KNOWN_FOR
+from headway.engine.tasks.registry import Registry
 from headway.model.access.permissions import Role
+from headway.store.db import Tx
 from headway.store.jobs import views as job_views
 
 
 def known_tasks(here: RequestContext) -> list[Json]:
     """Returns all known tasks by name, each with its params where they are known."""
-    registry = here.client.registry
     with here.look() as tx:
-        seen = {task.name: task for task in job_views.seen_tasks(tx, within=KNOWN_FOR)}
+        return tasks_of(tx, here.client.registry)
+
+
+def tasks_of(tx: Tx, registry: Registry) -> list[Json]:
+    """Returns the tasks of a registry and those that workers had, by name."""
+    seen = {task.name: task for task in job_views.seen_tasks(tx, within=KNOWN_FOR)}
     found = []
     for name in sorted({*seen, *registry.specs}):
         spec = registry.specs.get(name)

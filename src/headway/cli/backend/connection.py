@@ -104,6 +104,16 @@ class Link:
                 time.sleep(AGAIN)
         raise AssertionError
 
+    def call(self, path: str, body: Mapping[str, Any]) -> Json:
+        """Sends a direct call, whose answer comes when the work has ended."""
+        return self._send("POST", path, body=body, patient=True)
+
+    def download(self, path: str) -> bytes:
+        answer = self._ask("GET", path)
+        if not answer.is_success:
+            self._read(answer)
+        return answer.content
+
     def pages(self, path: str, most: int, **query: Any) -> list[Json]:
         """Reads a list page by page, up to `most` items."""
         found: list[Json] = []
@@ -130,14 +140,21 @@ class Link:
         query: Mapping[str, Any] | None = None,
         body: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
+        patient: bool = False,
     ) -> httpx.Response:
         content = None if body is None else json.dumps(body, ensure_ascii=False).encode()
         kind = {} if body is None else {"Content-Type": "application/json"}
         asked = {name: value for name, value in (query or {}).items() if value is not None}
+        timeout = httpx.Timeout(READ, connect=CONNECT, read=None) if patient else self.http.timeout
         sent = SystemClock().now()
         with self._reaching(method):
             answer = self.http.request(
-                method, f"{self.url}{path}", params=asked, content=content, headers={**kind, **(headers or {})}
+                method,
+                f"{self.url}{path}",
+                params=asked,
+                content=content,
+                headers={**kind, **(headers or {})},
+                timeout=timeout,
             )
         self._keep_time(answer, sent, SystemClock().now())
         return answer

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from headway.cli.backend.base import fill
-from headway.cli.backend.connection import Link
+from headway.cli.backend.connection import Link, part
 from headway.cli.backend.http_access import HttpTenants, HttpTokens, HttpWebhooks
 from headway.cli.backend.http_groups import HttpGroups, HttpSchedules, HttpTemplates
 from headway.cli.backend.http_jobs import HttpJobs
@@ -52,6 +55,15 @@ class HttpBackend:
 
     def workers(self) -> Json:
         return self.link.get("/api/workers")
+
+    def stats(self) -> Json:
+        return self.link.get("/api/stats")
+
+    def tasks(self) -> Json:
+        return self.link.get("/api/tasks")
+
+    def call(self, task: str, params: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+        return self.link.call(f"/api/direct/{part(task)}", {"params": dict(params), **options})["result"]
 
     def alone(self) -> bool:
         return all(worker["state"] == "gone" for worker in self.workers()["items"])

@@ -23,6 +23,9 @@ class HttpTokens:
         owner: Json = {"tenant": None} if system else given(tenant=tenant)
         return self.link.create("/api/tokens", {"name": name, "role": role, **owner, **given(expires=expires)})[0]
 
+    def get(self, number: int) -> Json:
+        return self.link.get(f"/api/tokens/{number}")
+
     def revoke(self, number: int) -> Json:
         return self.link.delete(f"/api/tokens/{number}")
 
@@ -45,6 +48,9 @@ class HttpTenants:
     ) -> Json:
         kinds = {"allow": list(allow)} | ({} if default_allow is None else {"default_allow": list(default_allow)})
         return self.link.create("/api/tenants", {"name": name, **kinds, **limits})[0]
+
+    def get(self, name: str) -> Json:
+        return self.link.get(f"/api/tenants/{part(name)}")
 
     def edit(self, name: str, changes: Mapping[str, object]) -> Json:
         return self.link.patch(f"/api/tenants/{part(name)}", changes)

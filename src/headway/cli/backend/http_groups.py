@@ -52,6 +52,9 @@ class HttpGroups:
     def shown(self, number: int) -> Json:
         return {**self.get(number), "events": self.link.events(f"{self.path}/{number}")}
 
+    def create(self, body: Json) -> Json:
+        return self.link.create(self.path, body)[0]
+
     def cancel(self, number: int) -> Json:
         return self.link.post(f"{self.path}/{number}/cancel")
 
@@ -104,6 +107,9 @@ class HttpSchedules:
     def create(self, name: str, definition: Mapping[str, object], *, enabled: bool) -> Json:
         body = {"name": name, "enabled": enabled, **_definition_body(definition)}
         return self.link.create(SCHEDULES, body)[0]
+
+    def edit(self, which: int | str, changes: Mapping[str, object]) -> Json:
+        return self.link.patch(self._path(which), _definition_body(changes))
 
     def enable(self, which: int | str) -> Json:
         return self.link.post(f"{self._path(which)}/enable")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headway.cli.backend.base import FollowedJob, every, fill, over
-from headway.cli.backend.connection import Link, given
+from headway.cli.backend.connection import Link, given, part
 from headway.cli.output import Json
 from headway.errors import BadInput, NotFound
 from headway.model.jobs.filter import JobFilter
@@ -91,6 +91,15 @@ class HttpJobs:
         renamed = {"retry_policy" if name == "retry" else name: option for name, option in options.items()}
         made, status = self.link.create(JOBS, given(**what, params=dict(params), **renamed))
         return made, status == 201
+
+    def batch(self, body: Json) -> Json:
+        return self.link.create(f"{JOBS}/batch", body)[0]
+
+    def artifacts(self, job_id: int) -> Json:
+        return self.link.get(f"{JOBS}/{job_id}/artifacts")
+
+    def download(self, job_id: int, name: str) -> bytes:
+        return self.link.download(f"{JOBS}/{job_id}/artifacts/{part(name)}")
 
     def cancel(self, job_id: int) -> int:
         return self._act(job_id, "cancel")

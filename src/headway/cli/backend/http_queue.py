@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from headway.cli.backend.base import fill
 from headway.cli.backend.connection import Link, given, part
@@ -20,6 +20,9 @@ class HttpQueue:
 
     def page(self, limit: int) -> Json:
         return {"items": self.link.get("/api/queue", limit=check_limit(limit))["items"], "next": None}
+
+    def reorder(self, ids: Sequence[int]) -> Json:
+        return self.link.post("/api/queue/reorder", {"job_ids": list(ids)})
 
     def pause(self, *, note: str | None, until: int | None, everybody: bool) -> Json:
         end = None if until is None else instant_text(until)

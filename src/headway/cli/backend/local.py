@@ -11,6 +11,7 @@ from headway.api.schemas.workers import worker_json
 from headway.cli.backend.local_jobs import LocalJobs
 from headway.cli.output import Json
 from headway.engine.client.limits import lives, living
+from headway.errors import BadInput
 from headway.store import worker_views
 
 if TYPE_CHECKING:
@@ -160,6 +161,22 @@ class LocalBackend:
             found = [worker_json(worker, alive=lives(worker)) for worker in worker_views.workers(tx)]
         return {"items": found, "next": None}
 
+    def stats(self) -> Json:
+        from headway.api.schemas.system import stats_json
+        from headway.store import stats
+
+        with self.read() as tx:
+            return stats_json(stats.stats(tx, self.tenant_id))
+
+    def tasks(self) -> Json:
+        from headway.api.endpoints.tasks import tasks_of
+
+        with self.read() as tx:
+            return {"items": tasks_of(tx, self.client.registry), "next": None}
+
+    def call(self, task: str, params: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+        raise BadInput("a direct call runs in this process: its app is missing", hint="name it with --app", field="app")
+
     def alone(self) -> bool:
         with self.read() as tx:
             return not living(tx)
@@ -178,6 +195,9 @@ class AppBackend(LocalBackend):
     def __init__(self, app: App) -> None:
         super().__init__(app.settings, lambda: app.client)
         self.app = app
+
+    def call(self, task: str, params: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+        return self.app.direct(task, params, **options)
 
     def enqueue(self, task: str, params: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[int, bool]:
         made = self.app.enqueue(task, params, **options)  # checks the params before it creates a database

@@ -42,6 +42,9 @@ class LocalTokens:
         made, plain = self.backend.client.tokens.create(name, role, tenant=owner, expires=expires)
         return made_json(made, plain, self.backend.now())
 
+    def get(self, number: int) -> Json:
+        return token_json(self.backend.client.tokens.get(number, everywhere=True), self.backend.now())
+
     def revoke(self, number: int) -> Json:
         return self._json(self.backend.client.tokens.revoke(number, everywhere=True))
 
@@ -65,6 +68,9 @@ class LocalTenants:
         self, name: str, *, allow: Sequence[str], default_allow: Sequence[str] | None, **limits: int | None
     ) -> Json:
         return tenant_json(self.backend.client.tenants.create(name, allow=allow, default_allow=default_allow, **limits))
+
+    def get(self, name: str) -> Json:
+        return tenant_json(self.backend.client.tenants.get(name))
 
     def edit(self, name: str, changes: Mapping[str, object]) -> Json:
         return tenant_json(self.backend.client.tenants.edit(name, changes))

@@ -56,6 +56,11 @@ class LocalGroups:
             events = job_views.history(tx, self.kind, number)
         return {**self.write(view, steps=True), "events": [event_json(event) for event in events]}
 
+    def create(self, body: Json) -> Json:
+        from headway.cli.backend.local_batch import create_group
+
+        return self.get(create_group(self.backend.client, body))
+
     def cancel(self, number: int) -> Json:
         self.backend.client.groups.cancel(number, self.kind)
         return self.get(number)
@@ -116,6 +121,9 @@ class LocalSchedules:
 
     def create(self, name: str, definition: Mapping[str, object], *, enabled: bool) -> Json:
         return self._json(self.verbs.create(name, definition, enabled=enabled))
+
+    def edit(self, which: int | str, changes: Mapping[str, object]) -> Json:
+        return self._json(self.verbs.edit(which, changes))
 
     def enable(self, which: int | str) -> Json:
         return self._json(self.verbs.enable(which))

@@ -104,6 +104,35 @@ class LocalJobs:
         job_id, created = client.enqueue(client.templates.job(template, params, **options))
         return self.get(job_id), created
 
+    def batch(self, body: Json) -> Json:
+        from headway.cli.backend.local_batch import create_jobs
+
+        group_id, ids = create_jobs(self.backend.client, body)
+        if group_id is not None:
+            ids = [step["job_id"] for step in self.backend.groups.get(group_id)["steps"]]
+        return {"group_id": group_id, "items": self.many(ids)}
+
+    def artifacts(self, job_id: int) -> Json:
+        from headway.api.schemas.system import artifact_json
+
+        self.backend.client.get(job_id)
+        with self.backend.read() as tx:
+            return {"items": [artifact_json(found) for found in job_views.artifacts(tx, job_id)], "next": None}
+
+    def download(self, job_id: int, name: str) -> bytes:
+        from headway.engine.execution.artifacts import place_of
+
+        self.backend.client.get(job_id)
+        with self.backend.read() as tx:
+            paths = {found.name: found.path for found in job_views.artifacts(tx, job_id)}
+        if name not in paths:
+            raise NotFound(f"job {job_id} has no file {name!r}", hint=f"see `headway jobs artifacts {job_id}`")
+        place = place_of(self.backend.settings.artifacts, paths[name])
+        try:
+            return place.read_bytes() if place is not None else b""
+        except OSError as error:
+            raise NotFound(f"the file {name!r} of job {job_id} cannot be read: {error.strerror}", code="gone") from None
+
     def cancel(self, job_id: int) -> int:
         return self.backend.client.cancel(job_id).id
 

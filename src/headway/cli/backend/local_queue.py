@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from headway.api.schemas.jobs import event_json, job_json
@@ -29,6 +29,9 @@ class LocalQueue:
         with self.backend.read() as tx:
             waiting = queue_views.queue(tx, self.backend.tenant_id, check_limit(limit), lives=limits.lives)
         return {"items": [waiting_json(job) for job in waiting], "next": None}
+
+    def reorder(self, ids: Sequence[int]) -> Json:
+        return {"moved": self.backend.client.reorder(ids)}
 
     def pause(self, *, note: str | None, until: int | None, everybody: bool) -> Json:
         self.backend.client.pause_queue(note=note, until=until, everybody=everybody)

@@ -9,13 +9,26 @@ import typer
 
 from headway.cli.command import Invocation, command, family
 from headway.cli.commands.group_actions import register
-from headway.cli.commands.jobs import Cursor, Limit
+from headway.cli.commands.jobs import BodyFile, Cursor, Limit
+from headway.cli.commands.run import AppOption
 
 groups = family("List, cancel and retry groups, jobs that were created together.")
 Status = Annotated[
     str | None, typer.Option("--status", metavar="STATUS", help="RUNNING, COMPLETED, PARTIAL or CANCELLED.")
 ]
 GROUP_STATUSES = ("RUNNING", "COMPLETED", "PARTIAL", "CANCELLED")
+
+
+@command(groups, "create")
+def create(call: Invocation, file: BodyFile, app: AppOption = None) -> None:
+    """Create a group from a JSON file, all jobs or none: {"mode": "staged", "jobs": [{"task": …, "stage": 0}]}."""
+    from headway.cli import arguments
+
+    wanted = arguments.body(file)
+    with call.new_backend(app) as backend:
+        made = backend.groups.create(wanted)
+    number = made["group_id"]
+    call.out.answer(made, lambda: [str(number)], notes=[f"show it with `headway groups show {number}`"])
 
 
 @command(groups, "ls")

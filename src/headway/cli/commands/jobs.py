@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headway.cli.command import Invocation, command, family
 from headway.cli.commands import job_actions
+from headway.cli.commands.run import AppOption
 from headway.cli.job_selection import Id, JobFilterOptions, job_number
 
 if TYPE_CHECKING:
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
 jobs = family("List, explain, change and stop jobs.")
 NONE: list[str] = []
 Limit = Annotated[int, typer.Option("--limit", "-n", metavar="1..200", help="Maximum number of items.")]
+BodyFile = Annotated[
+    str,
+    typer.Argument(metavar="FILE", help="JSON file with the body of the request; - reads stdin.", show_default=False),
+]
 Cursor = Annotated[str | None, typer.Option(metavar="CURSOR", help="Continue after a page: the `next` of that page.")]
 
 
@@ -80,6 +86,53 @@ def chain(call: Invocation, job_id: Id, limit: Limit = 50, cursor: Cursor = None
     with call.backend() as backend:
         page, now = backend.jobs.chain(job_id, limit, cursor), backend.now()
     call.out.page(page, lambda found: chain_table(found, now), empty=("no more jobs in this chain",))
+
+
+@command(jobs, "batch")
+def batch(call: Invocation, file: BodyFile, app: AppOption = None) -> None:
+    """Create the jobs of a JSON file, all or none: {"jobs": [{"task": …, "params": …}], "mode": "sequential"}.
+
+    With a mode (sequential, parallel, staged) the jobs form a group.
+    """
+    from headway.cli import arguments
+
+    wanted = arguments.body(file)
+    with call.new_backend(app) as backend:
+        made = backend.jobs.batch(wanted)
+    group = [] if made["group_id"] is None else [f"group {made['group_id']}"]
+    call.out.answer(made, lambda: [str(job["job_id"]) for job in made["items"]], notes=group)
+
+
+@command(jobs, "artifacts")
+def artifacts(
+    call: Invocation,
+    job_id: Id,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="File to download.", show_default=False)] = None,
+    to: Annotated[str | None, typer.Option(metavar="FILE", help="Where to store it (default: its name, here).")] = None,
+) -> None:
+    """List the files that a job attached, or download one of them."""
+    from headway.cli.tables.jobs import artifact_table
+
+    with call.backend() as backend:
+        if name is None:
+            found = backend.jobs.artifacts(job_id)
+            notes = [] if found["items"] else [f"job {job_id} attached no files"]
+            call.out.answer(found, lambda: [artifact_table(found["items"])] if found["items"] else [], notes=notes)
+            return
+        place, content = _new_file(to or name.rpartition("/")[2]), backend.jobs.download(job_id, name)
+    with open(place, "xb") as file:
+        file.write(content)
+    stored = {"name": name, "file": str(place), "size": len(content)}
+    call.out.answer(stored, lambda: [str(place)], notes=[f"{len(content)} bytes of {name} stored"])
+
+
+def _new_file(place: str) -> Path:
+    from headway.errors import BadInput
+
+    path = Path(place)
+    if path.exists():
+        raise BadInput(f"{path} exists already", hint="name another file with --to", field="to")
+    return path
 
 
 @command(jobs, "logs")

@@ -30,6 +30,20 @@ def ls(call: Invocation, limit: Limit = 20) -> None:
 Everybody = Annotated[bool, typer.Option("--all", help="For all tenants of this database.")]
 
 
+@command(queue, "reorder")
+def reorder(
+    call: Invocation,
+    numbers: Annotated[
+        list[int], typer.Argument(metavar="JOB...", help="Jobs in their new order.", show_default=False)
+    ],
+) -> None:
+    """Put several jobs into this order, within the places they hold together. All others keep their place."""
+    with call.backend() as backend:
+        done = backend.queue.reorder(numbers)
+    moved = ", ".join(map(str, done["moved"]))
+    call.out.answer(done, lambda: [f"moved: {moved}" if moved else "the jobs were in this order already"])
+
+
 @command(queue, "pause")
 def pause(
     call: Invocation,

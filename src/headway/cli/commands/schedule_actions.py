@@ -1,4 +1,4 @@
-"""Changes schedules: `schedules enable`, `disable`, `reset`, `delete`, `create`, `run`, `backfill`."""
+"""Changes schedules: `schedules enable`, `disable`, `reset`, `delete`, `create`, `edit`, `run`, `backfill`."""
 
 from __future__ import annotations
 
@@ -132,6 +132,53 @@ def register(schedules: typer.Typer) -> None:
         made = Definition.parse({**given, **rest, **what})
         with call.new_backend(app, task=task, resources=resource) as backend:
             _answer(call, backend.schedules.create(name, made.facts(), enabled=not disabled), "created")
+
+    @command(schedules, "edit")
+    def edit(
+        call: Invocation,
+        name: Name,
+        pairs: Pairs = None,
+        rename: Annotated[str | None, typer.Option(metavar="NAME", help="New name of the schedule.")] = None,
+        cron: Annotated[str | None, typer.Option(metavar="CRON", help="New cron expression.")] = None,
+        interval: Annotated[str | None, typer.Option(metavar="DURATION", help="New interval, like 10m.")] = None,
+        timezone: Annotated[str | None, typer.Option(metavar="ZONE", help="New IANA time zone.")] = None,
+        template: Annotated[str | None, typer.Option(metavar="NAME", help="Template to run from now on.")] = None,
+        params: Params = None,
+        overlap: Annotated[
+            str | None, typer.Option(metavar="skip|queue|allow|cancel_running", help="New rule for overlap.")
+        ] = None,
+        catch_up: Annotated[
+            str | None, typer.Option(metavar="last|none|all", help="New rule for missed times.")
+        ] = None,
+        jitter: Annotated[str | None, typer.Option(metavar="DURATION|none", help="New jitter.")] = None,
+        start: Annotated[str | None, typer.Option(metavar="TIME|none", help="No tick before this time.")] = None,
+        end: Annotated[str | None, typer.Option(metavar="TIME|none", help="No tick after this time.")] = None,
+        note: Annotated[str | None, typer.Option(metavar="TEXT|none", help="New purpose of the schedule.")] = None,
+        app: AppOption = None,
+    ) -> None:
+        """Change fields of a schedule; the others stay. Existing executions stay. For steps use `headway apply`."""
+        from headway.cli import arguments
+        from headway.errors import BadInput
+
+        def cleared(text: str | None) -> dict[str, None]:
+            return {} if text is None else {text: None}
+
+        changes: dict[str, object] = {"cron": cron, "interval": interval, "timezone": timezone, "overlap": overlap}
+        changes |= {"catch_up": catch_up, "name": rename}
+        changes |= {"template": None if template is None else number_or_name(template)}
+        changes = {field: value for field, value in changes.items() if value is not None}
+        removable = {"jitter": jitter, "start": start, "end": end, "note": note}
+        changes |= {field: None if text == "none" else text for field, text in removable.items() if text is not None}
+        # A schedule has one kind of time, and either a template or steps.
+        changes |= cleared("interval" if cron is not None else "cron" if interval is not None else None)
+        changes |= cleared("times" if cron is not None or interval is not None else None)
+        changes |= cleared("steps" if template is not None else None)
+        if pairs or params is not None:
+            changes["params"] = arguments.params(pairs or [], params)
+        if not changes:
+            raise BadInput("no change given", hint="give an option such as --cron or --note", field="cron")
+        with call.backend(app, tasks=True) as backend:
+            _answer(call, backend.schedules.edit(number_or_name(name), changes), "changed")
 
     @command(schedules, "run")
     def run(

@@ -12,11 +12,27 @@ from headway.cli.command import Invocation, command, family
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
     from headway.cli.backend.base import Backend
     from headway.cli.output import Json
 
 workers = family("List workers, the processes that run jobs.")
+
+
+def _stats_table(seen: Json) -> Table:
+    from headway.cli.tables.pages import pairs
+
+    def spread(found: Json) -> str:
+        if not found["count"]:
+            return "none"
+        return ", ".join(f"{name} {found[name]:.1f} s" for name in ("p50", "p90", "p99")) + f" of {found['count']}"
+
+    ended = {name: sum(span[name] for span in seen["throughput"]) for name in ("completed", "failed", "other")}
+    states = ", ".join(f"{count} {state}" for state, count in seen["counts"].items() if count) or "no jobs"
+    hour = ", ".join(f"{count} {name}" for name, count in ended.items())
+    waits, durations = spread(seen["waits"]), spread(seen["durations"])
+    return pairs([("jobs", states), ("last hour", hour), ("waited", waits), ("ran", durations)])
 
 
 def _overview(backend: Backend, *, listed: int = 10) -> Json:
@@ -93,6 +109,13 @@ def register(root: typer.Typer) -> None:
         with call.backend() as backend:
             seen = _overview(backend)
         call.out.answer(seen, lambda: _page(seen))
+
+    @command(root, "stats")
+    def stats(call: Invocation) -> None:
+        """Show jobs by state, the throughput of the last hour, waiting times and durations."""
+        with call.backend() as backend:
+            seen = backend.stats()
+        call.out.answer(seen, lambda: [_stats_table(seen)])
 
     @command(root, "top")
     def top(

@@ -48,6 +48,14 @@ def ls(
     call.out.answer(page, lambda: [tenant_table(page["items"])], notes=notes)
 
 
+@command(tenants, "show")
+def show(call: Invocation, name: Name) -> None:
+    """Show a tenant with its state and limits."""
+    with call.backend() as backend:
+        found = backend.tenants.get(name)
+    call.out.answer(found, lambda: [tenant_table([found])])
+
+
 @command(tenants, "create")
 def create(
     call: Invocation,

@@ -63,6 +63,17 @@ def ls(call: Invocation, limit: Limit = 20, cursor: Cursor = None) -> None:
         call.out.page(backend.tokens.page(limit, cursor), lambda found: token_table(found, backend.now()), empty=empty)
 
 
+@command(tokens, "show")
+def show(
+    call: Invocation,
+    number: Annotated[int, typer.Argument(metavar="TOKEN", help="Number of the token.", show_default=False)],
+) -> None:
+    """Show a token without its text."""
+    with call.backend() as backend:
+        found, now = backend.tokens.get(number), backend.now()
+    call.out.answer(found, lambda: [token_table([found], now)])
+
+
 @command(tokens, "revoke")
 def revoke(
     call: Invocation,

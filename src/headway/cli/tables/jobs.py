@@ -257,3 +257,10 @@ def _run_rows(run: Json | None) -> list[tuple[str, object]]:
         ("result", None if run["result"] is None else compact(run["result"])),
         ("error", run["error"]),
     ]
+
+
+def artifact_table(found: Iterable[Json]) -> Table:
+    made = table("NAME", "BYTES", "SHA-256", "AT", flexible=("NAME",))
+    for artifact in found:
+        made.add_row(styled(artifact["name"]), str(artifact["size"]), artifact["sha256"][:12], artifact["at"])
+    return made
