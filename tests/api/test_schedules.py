@@ -161,8 +161,9 @@ def test_one_is_switched_off_and_on_and_deleted(site: Site) -> None:
     assert site.http.post(f"{path}/reset").json()["code"] == "wrong_state"
     assert (on["enabled"], on["version"]) == (True, 3)
     fits(ScheduleSchema, site.http.delete(path))
-    for answer in (site.http.get(path), site.http.delete(path), site.http.post(f"{path}/enable")):
+    for answer in (site.http.get(f"{path}/next"), site.http.delete(path), site.http.post(f"{path}/enable")):
         refused(answer, 404, "unknown_schedule")
+    assert fits(ScheduleSchema, site.http.get(path))["deleted_at"] is not None
     assert site.http.post(PATH, json=NIGHTLY).status_code == 201
 
 

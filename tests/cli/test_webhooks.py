@@ -82,7 +82,8 @@ def test_changing(cli: Here, bell: App) -> None:
     assert said[0].startswith("webhook 1 has a new secret")
     assert said[1] != old
     assert cli("webhooks", "delete", 1).done().out == "webhook 1 deleted: https://other.example/\n"
-    cli("webhooks", "show", 1).refused(3, "there is no webhook 1")
+    assert "deleted" in cli("webhooks", "show", 1).done().out  # its history stays
+    cli("webhooks", "edit", 1, "--max-tries", 3).refused(3, "there is no webhook 1")
 
 
 def test_the_secret_for_jobs_with_an_address_of_their_own(cli: Here) -> None:
