@@ -63,7 +63,7 @@ def _page(schedule: Json, now: int) -> Iterator[RenderableType]:
 
 def _brief(event: Json) -> Json:
     """Removes the definition from an event, which does not fit into a line."""
-    return {**event, "data": {name: fact for name, fact in event["data"].items() if name in ("reason", "origin")}}
+    return {**event, "data": {name: event["data"][name] for name in ("reason", "origin") if name in event["data"]}}
 
 
 def _remedies(backend: Backend, schedule: Json, *, ticked: bool = True) -> Iterator[str]:
