@@ -24,5 +24,6 @@ PARAMETERS = {
     "thing": "A kind of thing, like job or schedule",
     "thing_id": "The number of the thing",
     "token_id": "The number of the token",
+    "type": "`story` or `research`",
     "webhook_id": "The number of the webhook",
 }
