@@ -204,6 +204,18 @@ def test_the_plan_is_what_a_walk_through_the_whole_queue_takes(count: int, now: 
     assert now.planned(count, aged=aged) == Walk(now, aged=aged).take(count)
 
 
+def test_a_job_of_an_unknown_task_closes_only_lanes_that_were_full_before_the_claim() -> None:
+    """It waits for lane 2 from the start. That this claim fills lane 1 keeps no member off lane 1."""
+    ours, theirs = Bucket(0, 1, "a", (POLICY,)), Bucket(1, 1, "b", (POLICY, OTHER_POLICY))
+    now = Situation({POLICY: 3, OTHER_POLICY: 1, GPU: 1}, [ours, theirs], [(ours, None), (theirs, (8, 0))])
+    places = [(Place(-3, 0, 0, 3), theirs), (Place(-1, 0, 0, 2), ours), (Place(-1, 0, 0, 5, 8, 0), ours)]
+    now.queue = [Job(place, 0, bucket) for place, bucket in places]
+    now.known = {"a"}
+    for known in ({"a"}, {"a", "b"}):
+        now.known = known
+        assert now.planned(2, aged=False) == Walk(now, aged=False).take(2) == [2, 5]
+
+
 # --- the walk can fail --------------------------------------------------------------------------------------------
 
 
@@ -222,7 +234,7 @@ MUTANTS: dict[str, tuple[object, str, Callable[..., object]]] = {
     "each member takes a place": (rules, "_count_as_one", lambda capacity, lanes, stage, count: None),
     "members join past whoever waits": (StageSharing, "_close", lambda self, lanes: False),
     "members join before those who reserved": (Capacity, "begin_claim", _join_reserved),
-    "members join past jobs of tasks unknown here": (StageSharing, "newly_joinable", lambda self, used: set()),
+    "members join past jobs of tasks unknown here": (StageSharing, "newly_joinable", lambda self: set()),
     "members join past jobs that have aged": (PriorityLevel, "ahead_of", lambda self, best, priority, aging: ()),
     "who was passed over bars nobody of its priority": (PriorityLevel, "_passed_waits_for", lambda self, bucket: False),
 }

@@ -139,10 +139,16 @@ class Selection(ABC):
         return turns[0]
 
     def _compare_others(self) -> None:
-        """Adds the other buckets whose jobs may wait for lanes that became joinable."""
-        lanes = self.capacity.sharing.newly_joinable(bucket.lanes for bucket in self.own)
-        waiting = [b for b in self.others if not lanes.isdisjoint(b.lanes)] if lanes else []
-        self.add([b for b in waiting if self.capacity.has_room_for_members(b)], pickable=False)
+        """Adds the other buckets whose jobs may wait for lanes that became joinable.
+
+        Buckets that share no lane with our own keep none of our jobs back. One that does is compared as soon as any of
+        its lanes becomes joinable: later, its jobs would wait for lanes that this claim has filled meanwhile.
+        """
+        fresh = self.capacity.sharing.newly_joinable()
+        if fresh:
+            own = {lane for bucket in self.own for lane in bucket.lanes}
+            waiting = [b for b in self.others if not (fresh.isdisjoint(b.lanes) or own.isdisjoint(b.lanes))]
+            self.add([b for b in waiting if self.capacity.has_room_for_members(b)], pickable=False)
 
 
 # --- queue order --------------------------------------------------------------------------------------------------

@@ -95,11 +95,11 @@ class StageSharing:
         self.joinable.difference_update(lanes)
         return True
 
-    def newly_joinable(self, used: Iterable[Sequence[int]]) -> set[int]:
-        """Returns the used lanes that became joinable since the last call.
+    def newly_joinable(self) -> set[int]:
+        """Returns the lanes that became joinable since the last call.
 
         A job of a task that this worker does not know may wait for them, and has to be compared then.
         """
         fresh = self.joinable - self.examined
         self.examined |= fresh
-        return fresh & {lane for lanes in used for lane in lanes} if fresh else fresh
+        return fresh
