@@ -13,6 +13,7 @@ from headway.api.app import NOUNS
 from headway.api.http.routing import RouteSpec
 from headway.api.server import refuse_open
 from headway.api.service import Service, ServiceConfig
+from headway.dashboard.page import REFERENCE
 from headway.errors import Refused
 from headway.model.access.permissions import Role
 from tests.support.service import Site, serving
@@ -73,7 +74,8 @@ def test_every_route_of_the_application_is_in_the_matrix(locked: tuple[Site, dic
     while not hasattr(app, "router"):  # what stands around it
         app = app.app
     # The pages have a matrix of their own (tests/dashboard/test_roles.py), and what leads to them is open to everybody.
-    routes = [route for route in app.router.routes if not route.path.startswith("/ui") and route.path not in ("", "/")]
+    pages = ("", "/", REFERENCE)
+    routes = [route for route in app.router.routes if not route.path.startswith("/ui") and route.path not in pages]
     served = {(method, route.path) for route in routes for method in route.methods}
     assert served == {(one.method, one.path) for one in ROUTES}
     assert {(route.endpoint, method) for route in routes for method in route.methods} == set(app.state.declared)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from headway.engine.execution import process_tree
+from tests.support.deadlines import read_line
 
 
 @contextmanager
@@ -31,7 +32,7 @@ def left_behind() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     process = subprocess.Popen(program, env=os.environ | {process_tree.TAG: tag}, stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
-        assert process.stdout.readline() == b"up\n"
+        assert read_line(process.stdout) == b"up\n"
         yield tag, process
     finally:
         process.kill()
