@@ -15,7 +15,7 @@ from tests.support.service import Site
 def test_after_a_mistake_the_connection_goes_on(
     site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(number: int) -> None:
+    def broken(number: int, *, deleted: bool = False) -> None:
         raise ZeroDivisionError(number)
 
     site.http.get("/api/webhooks/1")

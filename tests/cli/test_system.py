@@ -60,7 +60,7 @@ def test_workers(cli: Here, app: App) -> None:
     assert " gone " in cli("workers", "ls").done().out
     (worker,) = cli("workers", "ls", "--json").done().data["items"]
     assert worker.keys() == {
-        *("worker_id", "host", "pid", "started_at", "beat_at", "slots", "running", "tasks", "state", "note")
+        *("worker_id", "host", "pid", "started_at", "beat_at", "slots", "running", "tasks", "state", "note", "tenants")
     }
     assert (worker["state"], worker["running"]) == ("gone", [])
     assert "shop.greet" in worker["tasks"]

@@ -108,6 +108,7 @@ COMMANDS = {
     "tokens_create": "tokens create",
     "tokens_revoke": "tokens revoke",
     "tokens_show": "tokens show",
+    "tokens_events": "events ls",
     "webhooks_ls": "webhooks ls",
     "webhooks_create": "webhooks create",
     "webhooks_secret": "webhooks secret",

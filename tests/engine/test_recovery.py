@@ -196,7 +196,7 @@ def test_scenario_3_beyond_its_attempts_the_decision_is_that_there_is_none(
 def test_the_log_says_which_lost_jobs_are_retried(
     life: Life, dead_pid: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr("headway.engine.maintenance.recovery.MOST_TOLD", most)
+    monkeypatch.setattr("headway.engine.maintenance.recovery.MOST_LISTED", most)
     unlimited(life)
     again, once = life.enqueue(), life.enqueue(on_lost="fail")
     worker_id = worker_here(life, dead_pid)

@@ -61,6 +61,7 @@ FOREIGN: dict[tuple[type, str], Call] = {
     (Schedules, "get"): lambda c, t: c.schedules.get(t.schedule),
     (Schedules, "ticks"): lambda c, t: c.schedules.ticks(t.schedule),
     (Schedules, "reset"): lambda c, t: c.schedules.reset(t.schedule),
+    (Schedules, "see"): lambda c, t: c.schedules.see(t.schedule),
     (Schedules, "preview"): lambda c, t: c.schedules.preview(t.schedule),
     (Templates, "edit"): lambda c, t: c.templates.edit(t.template, priority=3),
     (Templates, "archive"): lambda c, t: c.templates.archive(t.template),
@@ -85,7 +86,7 @@ HARMLESS = {
         (Client, name)
         for name in ("sibling", "keyed", "recall", "transact", "known_task", "enqueue", "enqueue_many", "enqueue_alike")
     ),
-    *((Client, name) for name in ("enqueue_on", "pause_queue", "resume_queue", "check_secrets")),
+    *((Client, name) for name in ("enqueue_on", "pause_queue", "resume_queue", "check_secrets", "check_stored")),
     (Sessions, "cookie_key"),  # one for the installation
     *((kind, "create") for kind in (Groups, Schedules, Templates, Tokens, Webhooks)),
     *((kind, "list") for kind in (Schedules, Templates, Tokens, Webhooks)),

@@ -221,6 +221,7 @@ PARAMS = {
     **{"since": 0, "until": 1 << 62, "id": 500, "job_id": 7, "thing": "job", "thing_id": 7, "after": 0, "now": 1},
     **{"priority": 0, "position": 5_000, "created_at": 1},
     **{"within": 3_600_000_000, "ids": json.dumps(list(range(100, 150))), "group_id": 7, "schedule_id": 7},
+    **{"story": "story.generate", "research": "research.run"},
     **dict.fromkeys(("task", "key", "failure_kind", "by_name", "by_id", "q", "target_id", "exhausted", "stopping")),
 }
 # As many rows as there are lanes and workers, or, by the row number itself, as are asked for.

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import apsw
@@ -94,9 +94,8 @@ def fill(url: str) -> None:
 
 
 def finish(url: str) -> None:
-    database = open_database(url)
-    migrate(database)
-    database.close()
+    with closing(open_database(url)) as database:
+        migrate(database)
 
 
 class Dying:

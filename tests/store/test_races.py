@@ -560,7 +560,7 @@ def test_a_statement_that_fails_leaves_the_pool_usable(pair: Pair) -> None:
                 "claim", lambda tx: committed.take(tx, pair.worker_id, pair.actor(), [waiting], [slot])
             )
         with pytest.raises(psycopg.errors.CheckViolation):
-            pair.database.once("add_worker", id=1, **nobody, slots=0, tasks="", lease=1)
+            pair.database.once("add_worker", id=1, **nobody, slots=0, tasks="", lease=1, tenants=None)
         with pytest.raises(ZeroDivisionError):
             pair.database.transact("broken", lambda tx: (tx.run("bump_version", id=waiting), 1 // 0))
     assert pair.gated.pool.get_stats()["pool_size"] <= POOL_SIZE

@@ -275,7 +275,20 @@ def test_a_refused_write_says_so_and_changes_nothing(postgres_life: Life) -> Non
 
 READING = ("runs_of", "reports_of", "pick_jobs", "pick_runs", "paid_of", "groups_of", "targets_by_id", "queued_jobs_of")
 NO_FILTER = dict.fromkeys(
-    ("task", "key", "target_id", "group_id", "schedule_id", "failure_kind", "by_name", "by_id", "q"), None
+    (
+        "task",
+        "key",
+        "target_id",
+        "group_id",
+        "schedule_id",
+        "failure_kind",
+        "by_name",
+        "by_id",
+        "q",
+        "exhausted",
+        "stopping",
+    ),
+    None,
 )
 
 

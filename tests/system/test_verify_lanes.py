@@ -352,7 +352,12 @@ def test_pruned_jobs_may_have_been_in_the_way(world: World) -> None:
     assert held.job_id == passing
     world.run(
         lambda tx: tx.run(
-            "complete", ended=json.dumps({gone: 1}), results="{}", worker_id=WORKER, actor=world.worker.text()
+            "complete",
+            ended=json.dumps({gone: 1}),
+            results="{}",
+            codes="{}",
+            worker_id=WORKER,
+            actor=world.worker.text(),
         )
     )
     calls = [world.reserved(gpu)]

@@ -104,7 +104,7 @@ def _next_steps(backend: Backend, number: int, created: bool) -> Iterator[str]:
 
 def _follow(call: Invocation, backend: Backend, job_id: int) -> int:
     from headway.cli.follow import Follower, succeeded
-    from headway.cli.tables.jobs import note
+    from headway.cli.tables.jobs import ending, note
     from headway.errors import Unreachable
     from headway.model.jobs.states import State
 
@@ -123,7 +123,7 @@ def _follow(call: Invocation, backend: Backend, job_id: int) -> int:
     elif job["run"] is not None and job["run"]["result"] is not None:
         call.out.data(job["run"]["result"])
     number, status = job["job_id"], job["status"]
-    why = note(job, backend.now()) if not succeeded(job) else job["reason"] or ""
+    why = ending(job) if job["exhausted"] or succeeded(job) else note(job, backend.now())
     call.out.say(f"job {number} {status}" + (f": {why}" if why else ""))
     if not State[status].terminal:
         call.out.say(f"it needs a decision: see `headway jobs explain {number}`")

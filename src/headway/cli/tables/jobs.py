@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def note(job: Json, now: int) -> str:
     """Returns the note about a job in a list: stop request, start, rank, progress, error or reason."""
-    status, run = job["status"], job["run"]
+    status = job["status"]
     if job["stop_requested"] is not None:
         return f"{job['stop_requested']} requested"
     if status == "SCHEDULED" and job["not_before"] is not None:
@@ -30,8 +30,15 @@ def note(job: Json, now: int) -> str:
         return f"rank {job['rank']}"
     if status == "RUNNING":
         return progress_text(job)
-    why = str(run["error"].splitlines()[0]) if run and run["error"] and status != "COMPLETED" else job["reason"] or ""
+    why = ending(job)
     return f"exhausted: {why}" if job["exhausted"] and why else "exhausted" if job["exhausted"] else why
+
+
+def ending(job: Json) -> str:
+    """Returns the first line of the error of a job, or its reason."""
+    run = job["run"]
+    failed = run and run["error"] and job["status"] != "COMPLETED"
+    return str(run["error"].splitlines()[0]) if failed else job["reason"] or ""
 
 
 def progress_text(job: Json) -> str:
