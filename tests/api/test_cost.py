@@ -28,7 +28,7 @@ STREAMS = {"/api/events", "/api/jobs/{job_id}/live"}
 MOST = 0.05
 # Work that is long by its nature, with a bound of its own: the route and, for a read, the first field of its query.
 LONG: dict[tuple[str, str], float] = {
-    # 200 waiting jobs, each with the reasons why it waits, beside 1,000 reservations.
+    # 200 waiting jobs, each with the reasons why it waits, beside as many reservations as a tenant may have.
     ("GET", "/api/queue?limit"): 0.15,
     ("GET", "/api/overview?listed"): 0.15,
     ("GET", "/ui/queue"): 0.15,
