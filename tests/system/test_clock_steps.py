@@ -127,6 +127,7 @@ def test_steps_of_the_wall_clock_lose_nothing_and_double_nothing(database_url: s
         jobs = [here.enqueue(f"waits.{kind}", kind) for kind in KINDS]
         for kind in KINDS:
             here.await_began(kind)
+        until(lambda: ticks(here)["FIRED"])  # at least once before the clock steps
         forward = 0
         for off in (2 * HOUR, -2 * HOUR, DAY, 0):
             step(clock, off)

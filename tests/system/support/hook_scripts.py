@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -21,7 +22,7 @@ from tests.system.support.record import Record
 from tests.system.support.scripts import hurt, script
 from tests.system.support.world import Fact, World
 
-scripts.STEPPING_ONLY |= {"hooks", "hook_failures", "hook_prune"}
+scripts.STEPPING_ONLY |= {"hooks", "hook_failures", "hook_leases", "hook_prune"}
 HOST = "http://hook.example"
 
 
@@ -70,6 +71,23 @@ def subscribe(world: World, path: str, *events: str, **wishes: int) -> Endpoint:
     made = world.app.client.webhooks.create(f"{HOST}{path}", events, **wishes)  # type: ignore[arg-type]
     world.say({"webhook": made.id, "secret": hashlib.sha256(made.secret.encode()).hexdigest()})
     return made
+
+
+@script
+def hook_leases(world: World) -> None:
+    """A deliverer leases a delivery and does not learn of it: the answer to the commit was lost."""
+    subscribe(world, "/ok")
+    world.make("note", n=1)
+    worker = world.worker(slots=1)
+    worker.run_dry()
+    deliverer = Deliverer(world.database, render=render, send=partial(receive, world), senders=2)
+    with world.database.read() as tx:
+        due = receivers.waiting(tx)
+    assert deliverer._lease(due)
+    deliverer.unsure_until = time.monotonic() + 60
+    deliverer._return_unknown()
+    deliver_due(world)
+    worker.close()
 
 
 @script

@@ -195,6 +195,7 @@ def calendar(world: World) -> None:
     client.schedules.disable(made.id)
     world.say({"group": client.schedules.run(made.id), "expect": "COMPLETED"})
     client.schedules.enable(made.id)
+    client.schedules.see(made.id)
     hurt(world, f"update hw_schedule set next_at = null where id = {made.id}")
     fire_due(world)
     worker.run_dry()

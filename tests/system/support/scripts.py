@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 from headway import fault_points
+from headway.cli.database.numbers import go_on_after
 from headway.clock import SECOND
 from headway.engine.client import limits
 from headway.engine.direct.reservation_holder import HolderConfig, ReservationHolder, ReservedPlace
@@ -58,6 +59,16 @@ def pulse_of(world: World, worker: Hand) -> HeartbeatProcess:
 @script
 def migrate(world: World) -> None:
     world.make("note", n=1)
+    drain(world.app)
+
+
+@script
+def restored(world: World) -> None:
+    """After a restore jobs get numbers that no client knows."""
+    known = 1_000
+    world.make("note", n=1)
+    go_on_after(world.url, known)
+    assert world.make("note", n=2).id > known
     drain(world.app)
 
 

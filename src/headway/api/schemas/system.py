@@ -239,16 +239,16 @@ class ReadinessSchema(TypedDict):
 
 # --- applied files ------------------------------------------------------------------------------------------------
 
-_change = Reader[ManifestChange]()
+_manifest = Reader[ManifestChange]()
 
 
 class AppliedChangeSchema(Schema[ManifestChange]):
     """`+` created, `~` changed, `=` unchanged."""
 
-    change: Literal["+", "~", "="] = _change.literal(lambda change: change.sign)
-    thing: Literal["template", "schedule", "target", "webhook"] = _change.literal(lambda change: change.thing)
-    name: str = _change(lambda change: change.name)
-    differences: list[str] = _change(lambda change: list(change.words))
+    change: Literal["+", "~", "="] = _manifest.literal(lambda change: change.sign)
+    thing: Literal["template", "schedule", "target", "webhook"] = _manifest.literal(lambda change: change.thing)
+    name: str = _manifest(lambda change: change.name)
+    differences: list[str] = _manifest(lambda change: list(change.words))
 
 
 class _Applied(TypedDict):
