@@ -330,7 +330,8 @@ def test_turns_cost_nothing_while_one_tenant_has_work(life: Life) -> None:
         life.claim_next(lanes=lanes)
         with recording(life) as found:
             life.claim_next(lanes=lanes)
-        return [call.name for call in found.calls]
+        # Commits before are told to other processes by a thread of its own.
+        return [call.name for call in found.calls if call.name != "notify_others"]
 
     take = "take_one" if life.database.one_writer else "take"
     life.client.enqueue_alike(life.new(), ["{}"] * 5)
