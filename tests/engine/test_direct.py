@@ -415,6 +415,24 @@ def test_a_caller_that_is_interrupted_while_it_waits_gives_its_place_back(app: A
         assert "went away" in (one.error or "")
 
 
+def test_an_interrupt_after_the_loop_got_the_work_stops_it(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = app.caller._loop()
+    queue = runner.loop.call_soon_threadsafe
+
+    def interrupted(*args: Any) -> None:
+        monkeypatch.setattr(runner.loop, "call_soon_threadsafe", queue)
+        queue(*args)
+        (call,) = app.caller.calls.values()
+        until(lambda: call.running is not None and call.running.ask is not None)  # the loop has started it
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner.loop, "call_soon_threadsafe", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        app.direct("wait.async")
+    assert (rows(app)[-1].status, rows(app)[-1].outcome) == ("RELEASED", "ABANDONED")
+    assert app.caller.calls == {}
+
+
 @pytest.mark.parametrize("task", ["stands", "wait.async", "wait.child"])
 def test_a_caller_that_is_interrupted_while_it_runs_stops_its_work_first(app: App, task: str) -> None:
     app.direct("add", {"a": 1, "b": 1})

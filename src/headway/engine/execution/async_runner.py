@@ -105,7 +105,7 @@ class AsyncRunner:
         self.active.update(batch)
         try:
             self.loop.call_soon_threadsafe(self._start, batch)
-        except BaseException:
+        except RuntimeError:  # the loop is closed. After an interrupt the loop may have the work all the same
             self.active.difference_update(batch)
             raise
 
